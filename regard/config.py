@@ -1,0 +1,262 @@
+"""The options of a run: a TOML file and `section.key=value` overrides become frozen, strict pydantic models.
+
+A recipe (`*.toml`) has the sections data, text, model, train and search. The `model` section is kept as
+plain values here, since a model's options are checked by the model's own `Config` (which needs torch).
+What was resolved is written back as TOML into the run directory.
+"""
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from regard.errors import ConfigError
+
+
+class Options(BaseModel):
+    """Base of every options class: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Corpus = str | tuple[str, str]  # one file of pairs (TSV or JSONL), or [source file, target file]
+
+
+class Data(Options):
+    """Where the examples come from and how they are put into batches."""
+
+    train: Corpus | None = None
+    valid: Corpus | None = None  # none: a part of train is split off
+    test: Corpus | None = None  # only looked at by `prepare` (overlap) and `evaluate`
+    prepared: str | None = None  # a corpus made by `regard prepare`, instead of the files
+    format: Literal["auto", "text", "tsv", "jsonl"] = "auto"  # auto: by ending and first line
+    source_key: str = "source"  # JSONL field, or the language inside "translation"
+    target_key: str = "target"
+    decode: Literal["strict", "replace"] = "strict"  # invalid UTF-8: an error, or U+FFFD
+    valid_fraction: Fraction = 0.1  # of train, when no valid is given ...
+    valid_limit: Positive = 1000  # ... but at most so many pairs
+    max_length: Positive = 256  # longer pairs (tokens of either side, EOS counted) are left out of training, and counted
+    max_pairs: Count = 0  # take only so many pairs of train (0: all)
+    batch_tokens: Positive = 4096  # budget of a batch: rows × longest row of either side
+    batch_rows: Positive = 1024  # and never more rows than this
+    workers: Count = 0  # loader processes; the order of batches does not depend on it
+
+
+TokenizerKind = Literal["bytes", "characters", "words", "bpe", "unigram"]
+
+
+class Text(Options):
+    """From raw text to ids and back; stored in the model and applied again at inference."""
+
+    unicode: Literal["none", "NFC", "NFKC", "NFD", "NFKD"] = "NFC"
+    lowercase: bool = False
+    moses: bool = False  # Moses punctuation normalisation and tokenisation, undone on output
+    tokenised: bool = False  # the input is already split at spaces: leave the words alone, do not detokenise
+    source_language: str = "en"  # language of the Moses rules
+    target_language: str = "en"
+    source: TokenizerKind = "bpe"
+    target: TokenizerKind = "bpe"
+    joint: bool = False  # one vocabulary for both sides (needed to share embeddings)
+    vocabulary: Positive = 8000  # pieces of a subword tokenizer (of each, when separate), bytes and specials included
+    word_limit: Count = 0  # most frequent words or characters kept (0: all)
+    word_minimum: Positive = 1  # words seen less often become unknown
+    train_lines: Positive = 2_000_000  # a tokenizer is trained on at most so many evenly spread lines
+
+    @model_validator(mode="after")
+    def _check(self) -> "Text":
+        if self.joint and self.source != self.target:
+            raise ValueError("joint needs the same tokenizer on both sides")
+        if self.moses and self.tokenised:
+            raise ValueError("moses and tokenised exclude each other: the text is either raw or already tokenised")
+        return self
+
+
+class Train(Options):
+    """The training loop: optimiser, schedule, regularisation, validation, stopping, averaging."""
+
+    max_steps: Count = 10_000  # updates (0: no limit)
+    max_epochs: Count = 0  # passes over the data (0: no limit)
+    max_minutes: Annotated[float, Field(ge=0)] = 0  # training time over all sittings (0: no limit)
+    optimiser: Literal["adam", "adamw"] = "adam"
+    betas: tuple[Fraction, Fraction] = (0.9, 0.98)
+    epsilon: Annotated[float, Field(gt=0)] = 1e-9
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    schedule: Literal["noam", "inverse_sqrt", "cosine", "plateau", "constant"] = "inverse_sqrt"
+    rate: Annotated[float, Field(gt=0)] = 1e-3  # peak learning rate; for noam the factor before d_model^-0.5
+    warmup: Count = 400  # updates of linear warm-up from 0
+    minimum_rate: Annotated[float, Field(ge=0)] = 0.0  # floor of cosine and plateau
+    plateau_factor: Fraction = 0.5  # plateau: the rate is multiplied by this ...
+    plateau_patience: Count = 3  # ... after so many validations without progress
+    label_smoothing: Fraction = 0.1
+    clip: Annotated[float, Field(ge=0)] = 1.0  # largest norm of the gradient (0: off)
+    accumulate: Positive = 1  # batches per update
+    validate_every: Literal["epoch"] | Positive = "epoch"  # or a number of updates
+    decode_limit: Count = 500  # validation pairs that are really decoded (0: loss only)
+    samples: Count = 3  # validation outputs shown
+    metric: str = "auto"  # what "better" means: loss, bleu, chrf, exact_match, wer, cer (auto: by the task)
+    patience: Count = 10  # stop after so many validations without progress (0: never)
+    average: Count = 0  # keep the weights of the last n validations, average them at the end
+    ema: Fraction = 0.0  # decay of an exponential moving average of the weights (0: off)
+    keep: Literal["auto", "best", "last", "average", "ema"] = "auto"  # finished model; auto: what validates best
+    checkpoint_minutes: Annotated[float, Field(gt=0)] = 10.0  # and at every validation
+    log_every: Positive = 50  # updates per line of metrics.jsonl
+    bad_steps: Count = 3  # non-finite updates in a row that are skipped before training stops
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+    tensorboard: bool = False  # also write TensorBoard files (extra `track`)
+
+
+class Search(Options):
+    """How an output is found, stored in the model as its default."""
+
+    method: Literal["beam", "greedy", "sample"] = "beam"
+    beam: Positive = 5
+    nbest: Positive = 1
+    stop: Literal["bound", "count"] = "bound"
+    penalty: Literal["length", "gnmt"] = "length"  # score = log p / length^alpha, or over ((5+n)/6)^alpha
+    alpha: Annotated[float, Field(ge=0)] = 1.0
+    minimum_length: Count = 0  # tokens before EOS may come
+    maximum_length: Count = 0  # tokens without EOS (0: growth × source length + 10)
+    growth: Annotated[float, Field(gt=0)] = 2.0
+    no_repeat: Count = 0  # no n-gram of this size twice (0: off)
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    top_k: Count = 0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    seed: int = 1  # of sampling
+    batch_tokens: Positive = 4096  # source tokens × beam decoded together
+
+    @model_validator(mode="after")
+    def _check(self) -> "Search":
+        if self.method == "beam" and self.nbest > self.beam:
+            raise ValueError(f"nbest ({self.nbest}) cannot exceed beam ({self.beam})")
+        if self.method == "greedy" and self.nbest > 1:
+            raise ValueError("greedy search finds one output: nbest must be 1")
+        return self
+
+
+class Run(Options):
+    """One training run: the whole TOML file."""
+
+    seed: Count = 1
+    threads: Count = 0  # CPU threads (0: as torch chooses)
+    task: Literal["translation"] = "translation"
+    data: Data = Data()
+    text: Text = Text()
+    model: dict[str, Any] = Field(default_factory=lambda: {"kind": "transformer"})  # kind, and that model's own options
+    train: Train = Train()
+    search: Search = Search()
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def validate(schema: type[T], values: dict[str, Any], where: str) -> T:
+    """Values → options; an error names the place, the key and the nearest known key."""
+    try:
+        return schema.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(schema, item, where) for item in error.errors())) from None
+
+
+def _explain(schema: type[BaseModel], item: Any, where: str) -> str:
+    path = [str(part) for part in item["loc"]]
+    key = ".".join(path)
+    if item["type"] == "extra_forbidden":
+        known = list(_section(schema, path[:-1]).model_fields)
+        near = difflib.get_close_matches(path[-1], known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else "known keys: " + ", ".join(known)
+        return f"{where}: unknown key '{key}'; {hint}"
+    message = item["msg"].removeprefix("Value error, ")
+    return f"{where}: {key + ': ' if key else ''}{message} (found {json.dumps(item.get('input'), default=str)[:80]})"
+
+
+def _section(schema: type[BaseModel], path: list[str]) -> type[BaseModel]:
+    for name in path:
+        annotation = schema.model_fields[name].annotation if name in schema.model_fields else None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            schema = annotation
+    return schema
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as plain values."""
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def apply_overrides(values: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
+    """`section.key=value` with the value parsed as TOML (a bare word counts as a string)."""
+    result = json.loads(json.dumps(values))
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"override '{override}': expected section.key=value")
+        *path, last = key.strip().split(".")
+        section = result
+        for name in path:
+            section = section.setdefault(name, {})
+            if not isinstance(section, dict):
+                raise ConfigError(f"override '{override}': '{name}' is not a section")
+        section[last] = _parse_value(text.strip())
+    return result
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def load_run(path: Path, overrides: list[str] | None = None) -> Run:
+    """A recipe with overrides → the options of a run.
+
+    File names in a recipe are relative to it; those in overrides are relative to the working directory.
+    `$NAME` in a file name stands for an environment variable.
+    """
+    values = read_toml(path)
+    files = values.get("data")
+    if isinstance(files, dict):
+        values["data"] = files | {key: locate(files[key], path) for key in FILES if key in files}
+    return validate(Run, apply_overrides(values, overrides or []), str(path))
+
+
+FILES = ("train", "valid", "test", "prepared")  # keys of the data section that name files
+
+
+def locate(name: Any, recipe: Path) -> Any:
+    """A file name of a recipe as an absolute one."""
+    if isinstance(name, list):
+        return [locate(item, recipe) for item in name]
+    if not isinstance(name, str):
+        return name
+    expanded = os.path.expandvars(name)
+    if missing := re.search(r"\$\{?(\w+)", expanded):
+        raise ConfigError(f"{recipe}: '{name}' needs the environment variable {missing[1]}, which is not set")
+    return str((recipe.parent / expanded).resolve())
+
+
+def dump_toml(options: BaseModel) -> str:
+    """Options as TOML, every value spelled out."""
+    return tomli_w.dumps(_without_none(options.model_dump(mode="json")))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_without_none(item) for item in value]
+    return value

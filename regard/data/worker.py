@@ -1,0 +1,124 @@
+"""A loader's helper process: makes every n-th batch of an epoch and writes it to its standard output.
+
+It is started as `python -m regard.data.worker`, not by `multiprocessing`, so that it never imports the
+user's program or torch. It holds no state worth saving and ends by itself: when the reader is gone, even
+by `kill -9`, its next write fails. A batch is sent as one line of JSON (types and shapes), then the arrays.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from regard.data.batch import Batch
+from regard.data.plan import Budget, make_batches, plan_epoch
+from regard.data.store import Store
+from regard.errors import DataError, RegardError
+
+ARRAYS = ("source", "source_length", "target", "target_length", "index")
+
+
+class Task(NamedTuple):
+    """What a helper process is to make: the batches `range(start, stop, step)` of a planned epoch."""
+
+    directory: str
+    tokens: int
+    rows: int
+    seed: int
+    epoch: int
+    start: int
+    stop: int
+    step: int
+
+
+class Worker:
+    """The reader's end of one helper process."""
+
+    def __init__(self, number: int, task: Task) -> None:
+        package = str(Path(__file__).parents[2])
+        paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+        quiet = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self.number = number
+        self.process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", "regard.data.worker", json.dumps(task)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env=os.environ | quiet,
+            start_new_session=True,  # Ctrl-C is for the trainer, which still has a step to finish
+        )
+        assert self.process.stdout is not None
+        self.stream = self.process.stdout
+
+    def receive(self) -> Batch:
+        """The next batch; a DataError when the process failed or died."""
+        header = self.stream.readline()
+        if not header.endswith(b"\n"):
+            raise self._dead()
+        content = json.loads(header)
+        if "error" in content:
+            raise DataError(f"loader worker {self.number}: {content['error']}")
+        arrays: dict[str, Any] = {name: self._array(*content[name]) for name in ARRAYS}
+        return Batch(**arrays)
+
+    def _array(self, kind: str, shape: list[int]) -> np.ndarray:
+        array = np.empty(shape, dtype=kind)
+        if self.stream.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:  # type: ignore[attr-defined]
+            raise self._dead()
+        return array.astype(np.int64)
+
+    def _dead(self) -> DataError:
+        try:
+            code = self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            return DataError(f"loader worker {self.number} (process {self.process.pid}) closed its output")
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return DataError(f"loader worker {self.number} (process {self.process.pid}) ended early: {how}")
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self.process.kill()
+        self.stream.close()
+        self.process.wait()
+
+
+def send(stream: IO[bytes], batch: Batch, kind: str) -> None:
+    """Write one batch, its ids in the narrow type of the store."""
+    arrays = {name: getattr(batch, name) for name in ARRAYS}
+    arrays |= {name: arrays[name].astype(kind) for name in ("source", "target")}
+    header = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+    stream.write(json.dumps(header).encode() + b"\n")
+    for array in arrays.values():
+        stream.write(array.data)
+    stream.flush()
+
+
+def work(task: Task, stream: IO[bytes]) -> None:
+    """Make and send the batches of the task; what is wrong with the data is sent instead of a batch."""
+    try:
+        store = Store(task.directory)
+        plan = plan_epoch(store.lengths(), Budget(task.tokens, task.rows), task.seed, task.epoch)
+        narrow = "<u2" if max(store.source_size, store.target_size) <= 1 << 16 else "<u4"
+        for batch in make_batches(store, plan, range(task.start, task.stop, task.step)):
+            send(stream, batch, narrow)
+    except RegardError as error:
+        stream.write(json.dumps({"error": str(error)}).encode() + b"\n")
+        stream.flush()
+
+
+def main() -> None:
+    """The helper process itself; signals meant for the trainer are left to the trainer."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    try:
+        work(Task(*json.loads(sys.argv[1])), sys.stdout.buffer)
+    except BrokenPipeError:
+        os._exit(0)  # the reader is gone, and flushing at exit would complain
+
+
+if __name__ == "__main__":
+    main()

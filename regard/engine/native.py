@@ -1,0 +1,163 @@
+"""The torch engine: our models and our search behind `ids, options → Hypotheses`.
+
+Several models make an ensemble: their probabilities are averaged at each step.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from regard.config import Search
+from regard.data.batch import Batch, Hypothesis, make_batch
+from regard.errors import ConfigError, ModelError
+from regard.models.base import Model, build_model, shift_right
+from regard.search.beam import beam_search
+from regard.search.filters import Decoder, Request
+from regard.search.sample import SEARCHES
+from regard.view.record import Map, Maps, guess_kind, layers_of, record
+
+
+class NativeEngine:
+    """Runs one model or an ensemble on one device."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        self.models = [model.eval() for model in models]
+        self.device = next(self.models[0].parameters()).device
+
+    @property
+    def limit(self) -> int | None:
+        """Longest source or target, EOS counted, that all models can take."""
+        limits = [model.limit for model in self.models if model.limit is not None]
+        return min(limits) if limits else None
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: Search,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The outputs of one batch of sources (ids that end in EOS), best first."""
+        with torch.inference_mode():
+            batch = make_batch(sources)
+            state = tuple(self._start(model, batch) for model in self.models)
+        limits = [self._longest(len(source), options) for source in sources]
+        request = Request(limits, prefixes, seeds)
+        find = beam_search if options.method == "beam" else SEARCHES[options.method]
+        return find(Decoder(self._step, self._select, self.device), state, request, options)
+
+    def _longest(self, source: int, options: Search) -> int:
+        longest = options.maximum_length or math.ceil(options.growth * source) + 10
+        return longest if self.limit is None else min(longest, self.limit - 1)
+
+    @staticmethod
+    def _start(model: Model, batch: Batch) -> tuple[Any, Any]:
+        memory = model.encode(model.tensors(batch))
+        return model.start(memory), memory
+
+    def _step(self, tokens: Tensor, states: Any) -> tuple[Tensor, Any]:
+        logits, after = [], []
+        for model, (state, memory) in zip(self.models, states, strict=True):
+            hidden, state = model.decode(tokens, memory, state)
+            logits.append(model.output(hidden[:, -1]))
+            after.append((state, memory))
+        if len(logits) == 1:
+            return logits[0], tuple(after)
+        shares = torch.stack([each.float().log_softmax(-1) for each in logits])
+        return shares.logsumexp(0) - math.log(len(logits)), tuple(after)
+
+    def _select(self, states: Any, rows: Tensor, sentences: Tensor | None) -> Any:
+        return tuple(
+            model.select(state, memory, rows, sentences)
+            for model, (state, memory) in zip(self.models, states, strict=True)
+        )
+
+    @torch.inference_mode()
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """Log-probability of each target token (ids that end in EOS), by teacher forcing."""
+        batch = make_batch(sources, targets)
+        shares = torch.stack([model(batch).float().log_softmax(-1) for model in self.models])
+        prices = shares.logsumexp(0) - math.log(len(self.models))
+        labels = torch.as_tensor(batch.target, device=self.device)
+        chosen = prices.gather(-1, labels[:, :, None])[:, :, 0].cpu().numpy()
+        return [row[:length] for row, length in zip(chosen, batch.target_length, strict=True)]
+
+    @torch.inference_mode()
+    def attend(self, source: Sequence[int], target: Sequence[int]) -> list[Map]:
+        """What every attention of the first model looks at in one pair (ids that end in EOS)."""
+        return layers_of(self._recorded([source], [target]), 0, len(source), len(target))
+
+    @torch.inference_mode()
+    def cross_attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> np.ndarray | None:
+        """Mean weights [B,T,S] with which targets look at sources, for alignments; None without attention."""
+        maps = self._recorded(sources, targets)
+        cross = [np.asarray(maps[name]) for name in maps if guess_kind(name) == "cross"]
+        return np.mean([weights.mean(1) for weights in cross], 0) if cross else None
+
+
+    def _recorded(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Maps:
+        """Attention maps of one teacher-forced pass of the first model."""
+        model = self.models[0]
+        batch = model.tensors(make_batch(sources, targets))
+        with record(model) as maps:
+            model.decode(shift_right(batch.target), model.encode(batch))
+        return maps
+
+
+def load_engine(directories: Sequence[Path], configs: Sequence[dict[str, Any]], device: str = "cpu") -> NativeEngine:
+    """Models from checked model directories."""
+    where = find_device(device)
+    return NativeEngine([load_model(path, config).to(where) for path, config in zip(directories, configs, strict=True)])
+
+
+def find_device(name: str) -> torch.device:
+    """A torch device by its name; "auto" is the GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"--device {name}: {str(error).splitlines()[0]}") from None
+    return device
+
+
+def load_model(directory: Path, config: dict[str, Any]) -> Model:
+    """The model described by config.json with the weights beside it; names and shapes must agree."""
+    path = directory / "model.safetensors"
+    try:
+        sizes = config["vocabulary"]
+        with torch.device("meta"):
+            shapes = expected_shapes(build_model(config["model"], sizes["source"], sizes["target"]))
+        found = load_file(path)
+    except (KeyError, TypeError) as error:
+        raise ModelError(f"{directory / 'config.json'}: missing or wrong entry: {error}") from None
+    except ConfigError as error:
+        raise ModelError(f"{directory / 'config.json'}: {error}") from None
+    except Exception as error:  # safetensors raises a type of its own that has no public name
+        raise ModelError(f"{path}: cannot be read: {error}") from None
+    check_shapes(path, shapes, {name: tuple(tensor.shape) for name, tensor in found.items()})
+    model = build_model(config["model"], sizes["source"], sizes["target"])
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            tensor.copy_(found[name])
+    return model
+
+
+def expected_shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every weight; a shared one appears once."""
+    return {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
+
+
+def check_shapes(path: Path, wanted: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> None:
+    """Weights must be exactly those the configuration implies."""
+    for name in [*wanted, *found]:
+        if wanted.get(name) != found.get(name):
+            raise ModelError(f"{path}: weight '{name}' has shape {found.get(name)}, config.json implies {wanted.get(name)}")
+

@@ -1,0 +1,153 @@
+"""What a model promises. Training and search see nothing else of it.
+
+    encode(batch) → Memory                    everything that depends on the source, computed once
+    start(memory) → State                     the decoder before its first word
+    decode(tokens, memory, state) → hidden, state     any T tokens after any state; T1 then T2 equals T1+T2
+    output(hidden) → logits
+
+A State is a tree of tensors, each batch first; a plain integer in it is the same for all rows. In search the
+State has K rows for each row of the Memory. `decode` may write into the state it is given and returns the
+one to go on with. `state=None` means from the beginning with nothing to keep, as in training.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.config import Options, validate
+from regard.data.batch import BOS, Batch
+from regard.errors import ConfigError
+from regard.nn.attention import padding_mask
+from regard.nn.loss import token_loss
+
+# name in a recipe → "module:class", imported on use
+MODELS = {
+    "rnn": "regard.models.rnn:RNN",
+    "transformer": "regard.models.transformer:Transformer",
+}
+
+State = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """What can be attended to."""
+
+    values: Float[Tensor, "B S M"]
+    mask: Bool[Tensor, "B S"]
+    projected: tuple[tuple[Tensor, Tensor], ...] = ()  # keys and values of each attention that reads the memory
+    summary: Tensor | None = None  # [B,…] one vector for the whole source, where a model has it
+
+
+def shift_right(target: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+    """Decoder input: BOS, then the target without its last token."""
+    return torch.cat([torch.full_like(target[:, :1], BOS), target[:, :-1]], 1)
+
+
+def check_shared(tie: str, source_vocabulary: int, target_vocabulary: int) -> bool:
+    """Whether source and target share one embedding table; they must then share a vocabulary."""
+    shared = tie in ("embeddings", "all")
+    if shared and source_vocabulary != target_vocabulary:
+        raise ValueError(
+            f"tie = '{tie}' needs one vocabulary for both sides (text.joint = true), "
+            f"found {source_vocabulary} and {target_vocabulary} pieces"
+        )
+    return shared
+
+
+def select_rows(tree: Any, rows: Tensor) -> Any:
+    """The named rows of every tensor in a tree; what knows better has a `select` of its own."""
+    if isinstance(tree, Tensor):
+        return tree.index_select(0, rows)
+    if hasattr(tree, "select"):
+        return tree.select(rows)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        fields = {field.name: select_rows(getattr(tree, field.name), rows) for field in dataclasses.fields(tree)}
+        return dataclasses.replace(tree, **fields)
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(select_rows(item, rows) for item in tree)
+    if isinstance(tree, dict):
+        return {name: select_rows(item, rows) for name, item in tree.items()}
+    return tree
+
+
+class Model(nn.Module, ABC):
+    """Base of all encoder–decoder models: the loss and the way through the door are the same for all."""
+
+    class Config(Options):
+        """A model's own options: the `model` section of a recipe."""
+
+    limit: int | None = None  # longest source or target the model can take, EOS counted
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> Memory: ...
+
+    @abstractmethod
+    def start(self, memory: Memory) -> State: ...
+
+    @abstractmethod
+    def decode(
+        self, tokens: Int[Tensor, "N T"], memory: Memory, state: State = None
+    ) -> tuple[Float[Tensor, "N T D"], State]: ...
+
+    @abstractmethod
+    def output_weights(self) -> tuple[Tensor, Tensor | None]:
+        """Weight [V,D] and bias [V] of the output layer."""
+
+    def output(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Logits over the target vocabulary."""
+        return nn.functional.linear(hidden, *self.output_weights())
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
+        """Teacher-forced logits of all target positions (for tests and views)."""
+        batch = self.tensors(batch)
+        return self.output(self.decode(shift_right(batch.target), self.encode(batch))[0])
+
+    def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, int]:
+        """Summed loss over the real target positions, and their number."""
+        count = int(batch.target_length.sum())  # from numpy, before anything is on a device
+        batch = self.tensors(batch)
+        hidden, _ = self.decode(shift_right(batch.target), self.encode(batch))
+        real = padding_mask(batch.target_length, batch.target.size(1)).flatten().nonzero().squeeze(1)
+        rows = hidden.flatten(0, 1).index_select(0, real).float()
+        labels = batch.target.flatten().index_select(0, real)
+        return token_loss(rows, *self.output_weights(), labels, smoothing), count
+
+    def tensors(self, batch: Batch) -> Batch:
+        """The model's door: numpy arrays become tensors on its device."""
+        device = next(self.parameters()).device
+        return batch.map(lambda array: torch.as_tensor(array, device=device))
+
+    def select(self, state: State, memory: Memory, rows: Tensor, sentences: Tensor | None) -> tuple[State, Memory]:
+        """The named rows of the state and, if the number of sentences changes, of the memory."""
+        return select_rows(state, rows), memory if sentences is None else select_rows(memory, sentences)
+
+
+def model_class(kind: str) -> type[Model]:
+    """The class behind a name of the MODELS table."""
+    if kind not in MODELS:
+        raise ConfigError(f"model.kind: unknown model '{kind}'; known: {', '.join(MODELS)}")
+    module, _, name = MODELS[kind].partition(":")
+    return getattr(import_module(module), name)
+
+
+def model_options(section: dict[str, Any], where: str = "model") -> tuple[type[Model], Any]:
+    """The `model` section of a recipe → the class and its checked options."""
+    values = dict(section)
+    kind = values.pop("kind", "transformer")
+    found = model_class(kind)
+    return found, validate(found.Config, values, where)
+
+
+def build_model(section: dict[str, Any], source_vocabulary: int, target_vocabulary: int) -> Model:
+    """A model with fresh weights from the `model` section of a recipe."""
+    found, options = model_options(section)
+    try:
+        return found(options, source_vocabulary, target_vocabulary)  # type: ignore[call-arg]
+    except ValueError as error:
+        raise ConfigError(f"model: {error}") from None

@@ -1,0 +1,80 @@
+"""Output layer and cross-entropy in one, a chunk of positions at a time.
+
+    logits z = h Wᵀ + b      loss = Σ −(1−ε) log p(y) − ε/V Σ_v log p(v)        (ε: label smoothing)
+
+The logits of a whole batch are the largest tensor of a training step. Here a chunk's logits live in cache,
+their gradient  p − (1−ε) onehot(y) − ε/V  is made at once in the forward pass, and only the gradients of h, W
+and b are kept: memory grows with the chunk, not with batch × vocabulary. Each pass over a chunk [M,V] counts,
+so only  e = exp(z − max)  is made in full; all that is constant along a row or a column is applied to the
+thin matrices instead:
+
+    Σ_v z_v = h · Σ_v W_v + Σ_v b_v        p W = (e W) / Σe        pᵀ h = eᵀ (h / Σe)
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+CHUNK = 256  # positions at a time; 128 to 512 measured alike
+
+
+def token_loss(
+    hidden: Float[Tensor, "M D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, " V"] | None,
+    labels: Int[Tensor, " M"],
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Sum of the label-smoothed cross-entropy over M positions, in nats."""
+    return _ChunkedLoss.apply(hidden, weight, bias, labels, smoothing)  # type: ignore[return-value]
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        context: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+    ) -> Tensor:
+        learn = any(context.needs_input_grad)
+        share = smoothing / len(weight)
+        column = weight.sum(0)
+        loss = hidden.new_zeros(())
+        if smoothing:
+            loss -= share * ((hidden @ column).sum() + (0 if bias is None else bias.sum() * len(hidden)))
+        hidden_gradient = torch.empty_like(hidden) if learn else None
+        weight_gradient = torch.zeros_like(weight) if learn else None
+        bias_gradient = torch.zeros_like(bias) if learn and bias is not None else None
+        for start in range(0, len(hidden), CHUNK):
+            part = slice(start, start + CHUNK)
+            rows = hidden[part]
+            logits = torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
+            highest = logits.amax(1, keepdim=True)
+            right = logits.gather(1, labels[part, None])
+            powers = logits.sub_(highest).exp_()
+            total = powers.sum(1, keepdim=True)
+            loss += (highest + total.log() - (1 - smoothing) * right).sum()
+            if hidden_gradient is None or weight_gradient is None:
+                continue
+            torch.mm(powers, weight, out=hidden_gradient[part])
+            hidden_gradient[part].div_(total)
+            weight_gradient.addmm_(powers.t(), rows / total)
+            if bias_gradient is not None:
+                bias_gradient.addmv_(powers.t(), 1 / total[:, 0])
+        if hidden_gradient is not None and weight_gradient is not None:
+            hidden_gradient.sub_(weight.index_select(0, labels), alpha=1 - smoothing)
+            weight_gradient.index_add_(0, labels, hidden, alpha=smoothing - 1)
+            if bias_gradient is not None:
+                bias_gradient.sub_(labels.bincount(minlength=len(weight)), alpha=1 - smoothing)
+            if smoothing:
+                hidden_gradient.sub_(column, alpha=share)
+                weight_gradient.sub_(hidden.sum(0), alpha=share)
+                if bias_gradient is not None:
+                    bias_gradient.sub_(share * len(hidden))
+            context.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
+        return loss
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        hidden, weight, bias = context.saved_tensors
+        return hidden * gradient, weight * gradient, None if bias is None else bias * gradient, None, None

@@ -1,0 +1,77 @@
+"""What a search may not choose: filters set log-probabilities to −∞ and leave the others as the model gave them.
+
+Nothing is renormalised, so the score of an output is the score the model gives it by teacher forcing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.config import Search
+from regard.data.batch import BOS, EOS, PAD
+
+NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """All that a search knows of a model: two functions over an opaque state, and where its tensors live."""
+
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]]  # tokens [N,T], state → logits [N,V] of the last position, state
+    select: Callable[[Any, Tensor, Tensor | None], Any]  # state, rows, sentences (None: all stay) → state
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class Request:
+    """The sentences of one search: how long each output may get, how it must begin, and its own random seed."""
+
+    limits: Sequence[int]  # tokens without EOS
+    prefixes: Sequence[Sequence[int]] | None = None
+    seeds: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.limits)
+
+
+def length_penalty(length: int, options: Search) -> float:
+    """What a log-probability is divided by; the length is counted without EOS, as CTranslate2 counts it."""
+    if options.penalty == "gnmt":
+        return ((5 + length) / 6) ** options.alpha
+    return max(length, 1) ** options.alpha
+
+
+def restrict(scores: Tensor, history: Tensor, sentences: Sequence[int], request: Request, options: Search) -> Tensor:
+    """Apply all filters to log-probabilities [N,V] in place; row r belongs to `sentences[r]`, history is [N,t]."""
+    step = history.size(1)
+    scores[:, [PAD, BOS]] = NEVER
+    if step < options.minimum_length:
+        early = [row for row, sentence in enumerate(sentences) if step < request.limits[sentence]]
+        scores[early, EOS] = NEVER
+    if options.no_repeat and step >= options.no_repeat:
+        forbid_repeats(scores, history, options.no_repeat)
+    for row, sentence in enumerate(sentences):
+        if step >= request.limits[sentence]:
+            only(scores, row, EOS)
+        elif request.prefixes is not None and step < len(request.prefixes[sentence]):
+            only(scores, row, request.prefixes[sentence][step])
+    return scores
+
+
+def only(scores: Tensor, row: int, token: int) -> None:
+    """Nothing but `token` may come, at the price the model gives it (even one that a filter had forbidden)."""
+    price = scores[row, token].clone()
+    scores[row] = NEVER
+    scores[row, token] = price
+
+
+def forbid_repeats(scores: Tensor, history: Tensor, size: int) -> None:
+    """No n-gram twice: forbid each token that followed the last size−1 tokens before."""
+    grams = history.unfold(1, size, 1)  # [N, t−size+1, size]
+    last = history[:, history.size(1) - size + 1 :]
+    same = (grams[:, :, :-1] == last[:, None]).all(-1)
+    for row, position in same.nonzero().tolist():
+        scores[row, grams[row, position, -1]] = NEVER

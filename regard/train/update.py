@@ -1,0 +1,132 @@
+"""One update of the weights, as a pure function of (weights, optimiser, batches, seed, step).
+
+Before update s all generators are seeded from (seed, s, rank), so that nothing of the steps before is needed to
+repeat it. Gradients are those of the mean loss over all target tokens of the update's batches, then clipped by
+their global norm.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from regard.config import Train
+from regard.data.batch import Batch
+from regard.train.optim import make_optimiser, rate, set_rate
+
+TRAINING, VALIDATION = 0, 1  # separate streams of random numbers
+
+
+class Objective(Protocol):
+    """What is trained: a model, and how bad it is on a batch."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The module whose parameters are trained and saved."""
+        ...
+
+    def loss(self, batch: Batch) -> tuple[Tensor, int]:
+        """The sum of the loss over the real target tokens, and the number of these tokens."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an update did."""
+
+    loss: float  # sum over the tokens
+    tokens: int
+    norm: float  # of the gradient, before clipping
+    rate: float
+    applied: bool  # False: something was not finite, the weights are as before
+
+
+def seed_generators(seed: int, step: int, device: torch.device, stream: int = TRAINING, rank: int = 0) -> None:
+    """Seed torch, Python and numpy from (seed, step, rank)."""
+    words = np.random.SeedSequence([seed, step, stream, rank]).generate_state(8)
+    number = int(words[0]) << 32 | int(words[1])
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(number)  # 300 times faster than seeding every kind of device
+    else:
+        torch.manual_seed(number)
+    random.seed(int(words[2]) << 32 | int(words[3]))
+    np.random.seed(words[4:])  # noqa: NPY002 (a model may use the old generator)
+
+
+class Updater:
+    """Forward, backward, clipping and the optimiser's step."""
+
+    def __init__(self, objective: Objective, options: Train, width: int, seed: int) -> None:
+        self.model = objective.model
+        self.optimiser = make_optimiser(self.model, options)
+        self._options = options
+        self._width = width
+        self._seed = seed
+        self._parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self._device = self._parameters[0].device
+        self._half = chooses_bfloat16(options, self._device)
+        self._loss: Callable[[Batch], tuple[Tensor, int]] = objective.loss
+        if chooses_compile(options, self._device):
+            self._loss = torch.compile(objective.loss, dynamic=True)
+
+    def update(self, batches: Sequence[Batch], step: int, scale: float = 1.0) -> Outcome:
+        """Update the weights by the batches of step `step`, unless the loss or the gradient is not finite."""
+        seed_generators(self._seed, step, self._device)
+        self.optimiser.zero_grad(set_to_none=True)
+        total, tokens = self._backward(batches[0])
+        for batch in batches[1:]:
+            loss, count = self._backward(batch)
+            total, tokens = total + loss, tokens + count
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        norm = get_total_norm(gradients, foreach=True)
+        loss, norm = torch.stack([total.float(), norm.float()]).tolist()  # the only wait for the device
+        norm /= max(1, tokens)
+        present = rate(step, self._options, self._width, scale)
+        applied = math.isfinite(loss) and math.isfinite(norm)
+        if applied:
+            torch._foreach_mul_(gradients, self._shrink(norm) / max(1, tokens))  # pyright: ignore
+            set_rate(self.optimiser, present)
+            self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        return Outcome(loss, tokens, norm, present, applied)
+
+    def time_update(self, batches: Sequence[Batch]) -> float:
+        """Seconds a batch takes, measured without changing anything; the first batch only warms up."""
+        buffers = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
+        times = [time.perf_counter()]
+        for batch in [batches[0], *batches]:
+            self._backward(batch)[0].item()
+            self.optimiser.zero_grad(set_to_none=True)
+            times.append(time.perf_counter())
+        for buffer, before in buffers:
+            buffer.copy_(before)
+        return (times[-1] - times[1]) / len(batches)
+
+    def _backward(self, batch: Batch) -> tuple[Tensor, int]:
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._half):
+            loss, tokens = self._loss(batch)
+        loss.backward()
+        return loss.detach(), tokens
+
+    def _shrink(self, norm: float) -> float:
+        clip = self._options.clip
+        return min(1.0, clip / (norm + 1e-6)) if clip else 1.0
+
+
+def chooses_bfloat16(options: Train, device: torch.device) -> bool:
+    """Are matrix products done in bfloat16? "auto": where the device is fast at it."""
+    if options.precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return options.precision == "bfloat16"
+
+
+def chooses_compile(options: Train, device: torch.device) -> bool:
+    """Is the loss compiled? "auto": on CUDA only; on CPUs it loses."""
+    return options.compile == "on" or (options.compile == "auto" and device.type == "cuda")

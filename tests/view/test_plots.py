@@ -1,0 +1,71 @@
+import builtins
+import warnings
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from regard.errors import ConfigError
+from regard.view.plots import line_plot, plot_attention
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(autouse=True)
+def loud():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_png_and_svg(report, tmp_path):
+    plot_attention(tmp_path / "x.png", report.views[0])
+    plot_attention(tmp_path / "x.svg", report.views[0], kind="encoder")
+    assert (tmp_path / "x.png").read_bytes().startswith(PNG)
+    assert ElementTree.parse(tmp_path / "x.svg").getroot().tag.endswith("svg")
+
+
+def test_one_map_and_strange_letters(small_report, make_view, tmp_path):
+    plot_attention(tmp_path / "x.png", small_report.views[0])
+    view = make_view(
+        ["$x_{", "$$", "欧洲", "مرحبا", "\x00\x1b", "long" * 40], ["^", "\\frac", "</s>"], layers=1, heads=1
+    )
+    plot_attention(tmp_path / "y.svg", view)
+    ElementTree.parse(tmp_path / "y.svg")
+
+
+def test_hostile_tokens(hostile_report, tmp_path):
+    plot_attention(tmp_path / "x.svg", hostile_report.views[0])
+    tags = {element.tag.split("}")[-1] for element in ElementTree.parse(tmp_path / "x.svg").iter()}
+    assert not tags & {"script", "iframe", "foreignObject"}
+
+
+def test_same_input_same_file(small_report, tmp_path):
+    for name in ("a.png", "b.png"):
+        plot_attention(tmp_path / name, small_report.views[0])
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_no_attention_of_a_kind(small_report, tmp_path):
+    with pytest.raises(ConfigError, match="no encoder attention"):
+        plot_attention(tmp_path / "x.png", small_report.views[0], kind="encoder")
+
+
+def test_line_plot(tmp_path):
+    series = {"rnn $1": [(10, 30.0), (20, 20.0)], "_transformer": [(10, 31.0), (20, 30.0)], "empty": []}
+    line_plot(tmp_path / "x.png", series, "BLEU by length $", "length", "BLEU")
+    assert (tmp_path / "x.png").read_bytes().startswith(PNG)
+    with pytest.raises(ConfigError, match="known endings"):
+        line_plot(tmp_path / "x.gif", series)
+
+
+def test_missing_matplotlib_tells_what_to_install(small_report, tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ConfigError, match=r'pip install "regard\[plot\]"'):
+        plot_attention(tmp_path / "x.png", small_report.views[0])
