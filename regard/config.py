@@ -44,7 +44,9 @@ class Data(Options):
     decode: Literal["strict", "replace"] = "strict"  # invalid UTF-8: an error, or U+FFFD
     valid_fraction: Fraction = 0.1  # of train, when no valid is given ...
     valid_limit: Positive = 1000  # ... but at most so many pairs
-    max_length: Positive = 256  # longer pairs (tokens of either side, EOS counted) are left out of training, and counted
+    max_length: Positive = (
+        256  # longer pairs (tokens of either side, EOS counted) are left out of training, and counted
+    )
     max_pairs: Count = 0  # take only so many pairs of train (0: all)
     batch_tokens: Positive = 4096  # budget of a batch: rows × longest row of either side
     batch_rows: Positive = 1024  # and never more rows than this
@@ -54,10 +56,14 @@ class Data(Options):
 TokenizerKind = Literal["bytes", "characters", "words", "bpe", "unigram"]
 
 
+UnicodeForm = Literal["none", "NFC", "NFKC", "NFD", "NFKD"]
+
+
 class Text(Options):
     """From raw text to ids and back; stored in the model and applied again at inference."""
 
-    unicode: Literal["none", "NFC", "NFKC", "NFD", "NFKD"] = "NFC"
+    source_unicode: UnicodeForm = "NFC"  # NFD takes Hangul syllables apart into letters
+    target_unicode: UnicodeForm = "NFC"  # none: outputs are spelled as the training data are
     lowercase: bool = False
     moses: bool = False  # Moses punctuation normalisation and tokenisation, undone on output
     tokenised: bool = False  # the input is already split at spaces: leave the words alone, do not detokenise

@@ -1,12 +1,12 @@
 """A training run from options to a finished model: the place where the text column and the tensor column meet.
 
-    run.toml            the resolved options
-    data/               the prepared corpus
-    checkpoints/ …      the state of training (regard.train)
-    metrics.jsonl       what was measured on the way
-    model/              the finished model directory
-    report.html         curves, samples, settings
-    result.json         how it ended
+run.toml            the resolved options
+data/               the prepared corpus
+checkpoints/ …      the state of training (regard.train)
+metrics.jsonl       what was measured on the way
+model/              the finished model directory
+report.html         curves, samples, settings
+result.json         how it ended
 """
 
 import difflib
@@ -100,7 +100,7 @@ class Evaluator:
             outputs += [hypothesis.text for hypothesis in predictor.translate(sources)]
             if stop():
                 raise Cancelled
-        names = {"loss", "perplexity"}.isdisjoint({self.metric}) and [self.metric] or ["bleu"]
+        names = ({"loss", "perplexity"}.isdisjoint({self.metric}) and [self.metric]) or ["bleu"]
         scores = task.score(names, outputs, [pair.target for pair in self.pairs])
         samples = [
             {"source": pair.source, "reference": pair.target, "output": output}
@@ -190,7 +190,9 @@ def settle(run: Run, directory: Path, allow: Sequence[str], start_from: str | Pa
         lines = difflib.unified_diff(before.splitlines(), now.splitlines(), str(path), "now", n=0, lineterm="")
         flags = " ".join(f"--allow-change {key}" for key in refused)
         raise ConfigError(
-            f"{path}: this run was started with other options:\n" + "\n".join(lines) + f"\nto go on all the same: {flags}"
+            f"{path}: this run was started with other options:\n"
+            + "\n".join(lines)
+            + f"\nto go on all the same: {flags}"
         )
     if changed:
         path.write_text(now, encoding="utf-8")
@@ -277,7 +279,12 @@ def finish(run: Run, directory: Path, prepared: Prepared, model: Model, result: 
     shown = {"model": run.model["kind"], "parameters": count_parameters(model), **summary}
     write_run_report(
         directory / "report.html",
-        {"title": str(directory), "metrics": records, "settings": (directory / "run.toml").read_text(encoding="utf-8"), "summary": shown},
+        {
+            "title": str(directory),
+            "metrics": records,
+            "settings": (directory / "run.toml").read_text(encoding="utf-8"),
+            "summary": shown,
+        },
     )
 
 
@@ -320,7 +327,9 @@ def average_models(paths: Sequence[str | Path], output: str | Path) -> None:
         for name, parameter in models[0].named_parameters():
             same = [dict(model.named_parameters())[name].double() for model in models]
             parameter.copy_(torch.stack(same).mean(0))
-    run = Run.model_validate({"model": first["model"], "search": first["search"], "data": {"max_length": first["longest"]}})
+    run = Run.model_validate(
+        {"model": first["model"], "search": first["search"], "data": {"max_length": first["longest"]}}
+    )
     from regard.predict import load
 
     save_model(Path(output), run, load(first_directory).task, models[0], {"averaged": [str(path) for path in paths]})

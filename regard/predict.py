@@ -88,7 +88,9 @@ class Predictor:
             parts += [(number, piece) for piece in pieces]
         results: list[list[list[Hypothesis]]] = [[] for _ in texts]
         forced = None if prefixes is None else [self.task.target.ids(prefixes[number]) for number, _ in parts]
-        found = self._search([part for _, part in parts], search, forced, [first + number for number, _ in parts], align)
+        found = self._search(
+            [part for _, part in parts], search, forced, [first + number for number, _ in parts], align
+        )
         for (number, _), outputs in zip(parts, found, strict=True):
             results[number].append(outputs)
         return [join(outputs) for outputs in results]
@@ -238,7 +240,9 @@ def load(*paths: str | Path, device: str = "cpu") -> Predictor:
     task = Translation.load(directory, validate(Text, config.get("text", {}), where))
     for other, other_config in found[1:]:
         if not same_text(directory, config, other, other_config):
-            raise ModelError(f"{other}: cannot join {directory} in an ensemble: their text options or tokenizers differ")
+            raise ModelError(
+                f"{other}: cannot join {directory} in an ensemble: their text options or tokenizers differ"
+            )
     sizes = {"source": task.source.tokenizer.size, "target": task.target.tokenizer.size}
     if sizes != config.get("vocabulary"):
         raise ModelError(f"{where}: vocabulary {config.get('vocabulary')}, but the tokenizers have {sizes}")

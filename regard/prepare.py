@@ -1,10 +1,10 @@
 """From files of pairs to a prepared corpus: tokenizers, memory-mapped stores, and what is odd about the data.
 
-    prepared.json        what it was made from (written last: without it the folder counts as unfinished)
-    tokenizer.json …     the tokenizers
-    train/  valid/       stores of ids
-    valid.jsonl          the raw validation pairs, for scores on finished text
-    audit.json           duplicates, overlaps, empty, identical and extreme pairs
+prepared.json        what it was made from (written last: without it the folder counts as unfinished)
+tokenizer.json …     the tokenizers
+train/  valid/       stores of ids
+valid.jsonl          the raw validation pairs, for scores on finished text
+audit.json           duplicates, overlaps, empty, identical and extreme pairs
 """
 
 import hashlib

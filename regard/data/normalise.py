@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import Literal
 
-from regard.config import Text
+from regard.config import Text, UnicodeForm
 from regard.data.text import replace_surrogates
 
 Side = Literal["source", "target"]
@@ -24,6 +24,7 @@ class Normaliser:
     def __init__(self, options: Text, side: Side) -> None:
         self.options = options
         self.language = options.source_language if side == "source" else options.target_language
+        self.form: UnicodeForm = options.source_unicode if side == "source" else options.target_unicode
         if options.moses:
             from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
@@ -37,8 +38,8 @@ class Normaliser:
         if not raw or raw.isspace():
             return ""
         text = replace_surrogates(raw)
-        if self.options.unicode != "none":
-            text = unicodedata.normalize(self.options.unicode, text)
+        if self.form != "none":
+            text = unicodedata.normalize(self.form, text)
         if self.options.lowercase:
             text = text.lower()
         return self._tokenise(text) if self.options.moses else text

@@ -4,13 +4,12 @@ Every piece is a string of bytes and the 256 bytes are always in, so nothing is 
 In the file a byte is written as one printable character (GPT-2's table). A line is cut into words before
 pieces are learned: at spaces, or where letters, digits and other signs meet; a space belongs to the word
 that follows. A space is put before the line too, so that its first word is spelled like any other.
-
-The unigram trainer, like SentencePiece's, only considers pieces that different words have in common and go
-on differently in (sentencepiece#967, #1047): on a corpus of few different words BPE makes better pieces.
 """
 
+import json
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -28,6 +27,7 @@ PATTERNS: dict[Split, str] = {
 }
 # Stand-ins for the specials inside the library: with a space in them they can match no text.
 STAND_INS = [f" {name}" for name in SPECIALS]
+MARK = "\ue000"  # no character of the byte table
 RARE = 0.02555  # the library spreads the scores of unseen bytes over up to 256 × 0.0001 above the lowest score
 
 
@@ -79,42 +79,69 @@ def _make_engine(model: Any, split: Split) -> Any:
 
 def train_subwords(kind: SubwordKind, lines: Iterable[str], options: Text) -> SubwordTokenizer:
     """Pieces learned from lines; only the counts of words are kept in memory."""
-    import json
-
-    from tokenizers import models, trainers
-
     split: Split = "spaces" if options.moses or options.tokenised else "scripts"
     size = max(options.vocabulary - len(SPECIALS), len(ALPHABET))
-    trainer: Any
+    spaced = (" " + line for line in lines if line)
     if kind == "bpe":
-        engine = _make_engine(models.BPE(), split)
-        trainer = trainers.BpeTrainer(
-            vocab_size=size, min_frequency=2, initial_alphabet=ALPHABET, show_progress=False, special_tokens=[]
-        )
-    else:
-        engine = _make_engine(models.Unigram(), split)
-        trainer = trainers.UnigramTrainer(vocab_size=size, initial_alphabet=ALPHABET, show_progress=False)
-    engine.train_from_iterator((" " + line for line in lines if line), trainer)
+        pieces, merges = _train_bpe(spaced, split, size)
+        return build_subwords(kind, pieces, {"split": split, "merges": merges})
+    scores = _train_unigram(spaced, split, size)
+    return build_subwords(kind, list(scores), {"split": split, "scores": list(scores.values())})
+
+
+def _train_bpe(lines: Iterable[str], split: Split, size: int) -> tuple[list[str], list[str]]:
+    from tokenizers import models, trainers
+
+    engine = _make_engine(models.BPE(), split)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, min_frequency=2, initial_alphabet=ALPHABET, show_progress=False, special_tokens=[]
+    )
+    engine.train_from_iterator(lines, trainer)
     model = json.loads(engine.to_str())["model"]
-    if kind == "bpe":
-        pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
-        learned: dict[str, Any] = {"merges": [" ".join(pair) for pair in model["merges"]]}
-    else:
-        scores = _settle(dict(model["vocab"]))
-        pieces, learned = list(scores), {"scores": list(scores.values())}
-    return build_subwords(kind, pieces, {"split": split, **learned})
+    pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    return pieces, [" ".join(pair) for pair in model["merges"]]
 
 
-def _settle(scores: dict[str, float]) -> dict[str, float]:
-    """Scores and order freed of the hash order in which the library adds them up: rounded, then sorted."""
+def _train_unigram(lines: Iterable[str], split: Split, size: int) -> dict[str, float]:
+    """The trainer, like SentencePiece's, considers no piece after which every word ends (sentencepiece#967, #1047).
+
+    So each word that was seen twice is given once more with a sign behind it, which is then taken out again.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    cut = _make_engine(models.BPE(), split).pre_tokenizer
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update([word for word, _ in cut.pre_tokenize_str(line)])
+    engine = Tokenizer(models.Unigram())
+    engine.pre_tokenizer = cast(Any, pre_tokenizers.WhitespaceSplit())
+    trainer = trainers.UnigramTrainer(vocab_size=size + 1, initial_alphabet=ALPHABET, show_progress=False)
+    engine.train_from_iterator(_repeat(counts), cast(Any, trainer))
+    scores = dict(json.loads(engine.to_str())["model"]["vocab"])
+    scores.pop(MARK, None)
+    return _settle(scores, size)
+
+
+def _repeat(counts: Counter[str]) -> Iterator[str]:
+    """Every word as often as it was counted, and the frequent ones once with the mark."""
+    for word in sorted(counts):
+        for done in range(0, counts[word], 1000):
+            yield " ".join([word] * min(1000, counts[word] - done))
+        if counts[word] > 1:
+            yield word + MARK
+
+
+def _settle(scores: dict[str, float], size: int) -> dict[str, float]:
+    """Scores freed of the hash order in which the library adds them up: rounded, sorted, all bytes in, cut to size."""
     scores = {piece: score or 0.0 for piece, score in scores.items()}  # without a corpus they are no numbers
     lowest = min(scores.values())
-    missing = dict.fromkeys((character for character in ALPHABET if character not in scores), lowest)
+    scores |= {character: lowest for character in ALPHABET if character not in scores}
     rounded = {
         piece: round(lowest if len(piece) == 1 and score < lowest + RARE else score, 6)
-        for piece, score in (scores | missing).items()
+        for piece, score in scores.items()
     }
-    return dict(sorted(rounded.items(), key=lambda item: (-item[1], item[0])))
+    ordered = sorted(rounded, key=lambda piece: (len(piece) > 1, -rounded[piece], piece))[:size]
+    return {piece: rounded[piece] for piece in sorted(ordered, key=lambda piece: (-rounded[piece], piece))}
 
 
 def build_subwords(kind: SubwordKind, pieces: list[str], content: dict[str, Any]) -> SubwordTokenizer:

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -40,12 +39,11 @@ class Worker:
     """The reader's end of one helper process."""
 
     def __init__(self, number: int, task: Task) -> None:
-        package = str(Path(__file__).parents[2])
-        paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # it finds the modules that we find
         quiet = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.number = number
         self.process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", "regard.data.worker", json.dumps(task)],
+            [sys.executable, "-P", "-m", "regard.data.worker", json.dumps(task)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             env=os.environ | quiet,

@@ -100,7 +100,6 @@ class NativeEngine:
         cross = [np.asarray(maps[name]) for name in maps if guess_kind(name) == "cross"]
         return np.mean([weights.mean(1) for weights in cross], 0) if cross else None
 
-
     def _recorded(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Maps:
         """Attention maps of one teacher-forced pass of the first model."""
         model = self.models[0]
@@ -159,5 +158,6 @@ def check_shapes(path: Path, wanted: dict[str, tuple[int, ...]], found: dict[str
     """Weights must be exactly those the configuration implies."""
     for name in [*wanted, *found]:
         if wanted.get(name) != found.get(name):
-            raise ModelError(f"{path}: weight '{name}' has shape {found.get(name)}, config.json implies {wanted.get(name)}")
-
+            raise ModelError(
+                f"{path}: weight '{name}' has shape {found.get(name)}, config.json implies {wanted.get(name)}"
+            )

@@ -1,7 +1,7 @@
 """Where a token stands: vectors for positions, since attention by itself sees a set.
 
-    sinusoidal (Vaswani 2017, 3.5)   p(t, 2i) = sin(t / 10000^(2i/D)),  p(t, 2i+1) = cos(same)
-    learned                          a table of `limit` vectors
+sinusoidal (Vaswani 2017, 3.5)   p(t, 2i) = sin(t / 10000^(2i/D)),  p(t, 2i+1) = cos(same)
+learned                          a table of `limit` vectors
 """
 
 import math

@@ -30,9 +30,7 @@ class Recurrent(nn.Module):
         super().__init__()
         self.cell = cell
         self.dropout = dropout
-        self.layers = LAYERS[cell](
-            inputs, width, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0
-        )
+        self.layers = LAYERS[cell](inputs, width, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
 
     def forward(
         self, inputs: Float[Tensor, "B T I"], state: RecurrentState

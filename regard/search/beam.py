@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.config import Search
 from regard.data.batch import BOS, EOS, Hypothesis
-from regard.search.filters import NEVER, Decoder, Request, length_penalty, restrict
+from regard.search.filters import NEVER, Decoder, Request, check_number, length_penalty, restrict
 
 
 @torch.inference_mode()
@@ -67,7 +67,7 @@ def candidates(scores: Tensor, prices: Tensor, width: int) -> tuple[Tensor, Tens
 def living(best: Tensor, chosen: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Of the candidates, the K best that do not end: log-probability and place [B,K]."""
     ended = chosen == EOS
-    order = ended.to(torch.uint8).sort(1, stable=True).indices[:, :width]
+    order = ended.to(torch.uint8).sort(dim=1, stable=True).indices[:, :width]
     return best.masked_fill(ended, NEVER).gather(1, order), order
 
 
@@ -94,6 +94,7 @@ def finish(
 
 def done(outputs: list[Hypothesis], top: float, limit: int, options: Search) -> bool:
     """Whether a sentence whose best living beam has log-probability `top` needs no further step."""
+    check_number(top)
     if top == NEVER:
         return True
     if options.stop == "count":

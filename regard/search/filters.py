@@ -3,6 +3,7 @@
 Nothing is renormalised, so the score of an output is the score the model gives it by teacher forcing.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from regard.config import Search
 from regard.data.batch import BOS, EOS, PAD
+from regard.errors import ModelError
 
 NEVER = float("-inf")
 
@@ -44,28 +46,40 @@ def length_penalty(length: int, options: Search) -> float:
     return max(length, 1) ** options.alpha
 
 
+def check_number(log_probability: float) -> None:
+    """A damaged model must not search for ever, nor return a score that is no number."""
+    if math.isnan(log_probability):
+        raise ModelError("the model gives probabilities that are not numbers: its weights are damaged")
+
+
 def restrict(scores: Tensor, history: Tensor, sentences: Sequence[int], request: Request, options: Search) -> Tensor:
     """Apply all filters to log-probabilities [N,V] in place; row r belongs to `sentences[r]`, history is [N,t]."""
     step = history.size(1)
+    forced = forced_tokens(step, sentences, request)
+    rows, tokens = list(forced), list(forced.values())
+    prices, ends = scores[rows, tokens], scores[:, EOS].clone()  # as the model gives them
     scores[:, [PAD, BOS]] = NEVER
     if step < options.minimum_length:
-        early = [row for row, sentence in enumerate(sentences) if step < request.limits[sentence]]
-        scores[early, EOS] = NEVER
+        scores[:, EOS] = NEVER
     if options.no_repeat and step >= options.no_repeat:
         forbid_repeats(scores, history, options.no_repeat)
-    for row, sentence in enumerate(sentences):
-        if step >= request.limits[sentence]:
-            only(scores, row, EOS)
-        elif request.prefixes is not None and step < len(request.prefixes[sentence]):
-            only(scores, row, request.prefixes[sentence][step])
+        stuck = scores.amax(-1) == NEVER
+        scores[stuck, EOS] = ends[stuck]  # an output that cannot go on ends, even below the minimum length
+    if forced:
+        scores[rows] = NEVER
+        scores[rows, tokens] = prices
     return scores
 
 
-def only(scores: Tensor, row: int, token: int) -> None:
-    """Nothing but `token` may come, at the price the model gives it (even one that a filter had forbidden)."""
-    price = scores[row, token].clone()
-    scores[row] = NEVER
-    scores[row, token] = price
+def forced_tokens(step: int, sentences: Sequence[int], request: Request) -> dict[int, int]:
+    """Rows with only one choice, which no filter takes away: the end at the limit, before it the given prefix."""
+    forced = {}
+    for row, sentence in enumerate(sentences):
+        if step >= request.limits[sentence]:
+            forced[row] = EOS
+        elif request.prefixes is not None and step < len(request.prefixes[sentence]):
+            forced[row] = request.prefixes[sentence][step]
+    return forced
 
 
 def forbid_repeats(scores: Tensor, history: Tensor, size: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.config import Search
 from regard.data.batch import BOS, EOS, Hypothesis
-from regard.search.filters import NEVER, Decoder, Request, length_penalty, restrict
+from regard.search.filters import NEVER, Decoder, Request, check_number, length_penalty, restrict
 
 Choose = Callable[[Tensor, list[int]], Tensor]  # log-probabilities [N,V], sentence of each row → tokens [N]
 
@@ -79,6 +79,7 @@ def follow(decoder: Decoder, state: Any, request: Request, options: Search, choo
         ended = (chosen == EOS).tolist()
         length = history.size(1)
         for row in [row for row, end in enumerate(ended) if end]:
+            check_number(totals[row])
             score = totals[row] / length_penalty(length, options)
             cut = length >= request.limits[alive[row]]
             found[alive[row]] = [Hypothesis(tuple(history[row].tolist()), score, totals[row], finished=not cut)]

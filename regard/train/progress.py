@@ -57,6 +57,8 @@ class Progress:
                 f"at most {steps} updates of about {seconds:.2g} s: {_duration(steps * seconds)} without validation"
             )
 
+        self._restart(time.monotonic())
+
     def update(self, step: int, loss: float, tokens: int, rate: float) -> None:
         """One update is done; `loss` is the sum over its tokens."""
         self._loss += loss
@@ -84,6 +86,8 @@ class Progress:
         for sample in validation.samples:
             for name in ("source", "reference", "output"):
                 self.say(f"    {name:>9}  {_printable(sample.get(name, ''))}")
+        self._first = step
+        self._restart(time.monotonic())  # the time of a validation is not that of updates
 
     def say(self, text: str) -> None:
         """A line for the user."""

@@ -40,7 +40,7 @@ def test_moses_agrees_with_the_authors_of_multi30k(language, part):
 
 
 def test_nothing_is_done_unless_asked():
-    normalise = Normaliser(Text(unicode="none"), "source")
+    normalise = Normaliser(Text(source_unicode="none"), "source")
     text = "  Cafe\u0301 &amp; “x”\u2028 "
     assert normalise(text) == text
     assert normalise.undo(text) == text
@@ -54,7 +54,7 @@ def test_white_space_alone_gives_nothing(options):
 
 def test_unicode_forms_and_case():
     assert Normaliser(Text(), "source")("e\u0301") == "é"
-    assert Normaliser(Text(unicode="NFKD"), "source")("ﬁé") == "fie\u0301"
+    assert Normaliser(Text(source_unicode="NFKD"), "source")("ﬁé") == "fie\u0301"
     assert Normaliser(Text(lowercase=True), "source")("ÄB") == "äb"
     assert Normaliser(Text(), "source")("a\ud800") == "a\ufffd"
 

@@ -122,6 +122,12 @@ def test_the_first_word_is_spelled_like_any_other(kind):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_frequent_words_are_one_piece(kind):
+    tokenizer = train_tokenizer(kind, corpus(), Text(vocabulary=600))
+    assert tokenizer.split("Ein Hund singt um 7 Uhr.") == ["▁Ein", "▁Hund", "▁singt", "▁um", "▁7", "▁Uhr", "."]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_vocabulary_is_a_limit_and_not_a_duty(kind):
     assert TOKENIZERS[kind].size <= 400
     assert len(TOKENIZERS[kind].encode("Hund Katzchen Straßlich")) < 10

@@ -1,0 +1,98 @@
+"""The command line: parses, calls, and turns errors into one message and an exit code.
+
+Nothing heavy is imported before a command runs, so `regard --help` is quick.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from regard import __version__
+
+# command → (module with `add_arguments(parser)` and `run(arguments)`, one line of help)
+COMMANDS = {
+    "quickstart": ("quickstart", "train two small models on made dates, and see what they look at"),
+    "prepare": ("prepare", "turn files of pairs into a prepared corpus, and tell what is odd about them"),
+    "train": ("train", "train a model from a file of pairs or a recipe; the same command goes on after a stop"),
+    "translate": ("translate", "raw text in, finished text out: one line for each line"),
+    "evaluate": ("evaluate", "score a model, or its outputs, against references"),
+    "score": ("score", "the probability a model gives to given pairs"),
+    "attend": ("attend", "show what a model looks at: HTML, PNG, SVG, JSON or the terminal"),
+    "average": ("average", "average the weights of several models"),
+    "inspect": ("inspect", "tell what is in a model or run directory, and check it"),
+    "doctor": ("doctor", "tell about this machine: versions, threads, memory, what is missing"),
+}
+
+EPILOGUE = """\
+exit codes: 0 ok · 1 failure · 2 usage or configuration · 3 data · 4 model unusable · 5 diverged
+            75 stopped by SIGTERM and saved, run again to go on · 130 interrupted
+
+start with:  regard quickstart      then, for your own data:  regard train pairs.tsv -o model
+"""
+
+
+def make_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser; only the named command's own arguments are loaded."""
+    parser = argparse.ArgumentParser(
+        "regard",
+        description="Sequence-to-sequence models you can train on your own files, compare fairly, and watch.",
+        epilog=EPILOGUE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"regard {__version__}")
+    parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (module, help_line) in COMMANDS.items():
+        sub = parsers.add_parser(
+            name, help=help_line, description=help_line, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name == command:
+            import_module(f"regard.commands.{module}").add_arguments(sub)
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """Like `parse_args`, but free words (files, key=value) may also stand behind options."""
+    parsed, rest = parser.parse_known_args(words)
+    free = next((name for name in ("what", "override") if hasattr(parsed, name)), None)
+    if free is None or any(word.startswith("-") for word in rest):
+        parser.parse_args(words)  # complains
+    elif rest:
+        setattr(parsed, free, [*getattr(parsed, free), *rest])
+    return parsed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; a mistake of the user gives one message and its exit code."""
+    from regard.errors import RegardError
+
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((word for word in words if not word.startswith("-")), None)
+    try:
+        parsed = parse(make_parser(command), words)
+        module = import_module(f"regard.commands.{COMMANDS[parsed.command][0]}")
+        module.run(parsed)
+        sys.stdout.flush()
+    except RegardError as error:
+        print(f"regard: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # the reader has gone, as in `regard … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("regard: interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:
+        print(f"regard: {error.filename or ''}: {error.strerror or error}".replace(": :", ":"), file=sys.stderr)
+        return 1
+    return 0
+
+
+def start() -> None:
+    """The entry of the `regard` script: leave without waiting for libraries to tidy up."""
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    start()

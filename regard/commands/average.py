@@ -1,0 +1,18 @@
+"""`regard average`: the mean of the weights of several models of one shape."""
+
+import argparse
+import sys
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the command."""
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="model or run directories of one shape")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the new model directory")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Average and save."""
+    from regard.pipeline import average_models
+
+    average_models(arguments.models, arguments.output)
+    print(f"written: {arguments.output}", file=sys.stderr)

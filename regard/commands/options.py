@@ -1,0 +1,87 @@
+"""Arguments that several commands share."""
+
+import argparse
+import os
+from typing import Any
+
+from regard.config import Search, apply_overrides, validate
+from regard.errors import ConfigError
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """--device, --threads and --seed."""
+    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1 … (auto: a GPU if there is one)")
+    parser.add_argument("--threads", type=positive, help="CPU threads (default: as torch chooses)")
+    parser.add_argument("--seed", type=int, help="seed of everything random")
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """One model, or several as an ensemble: `MODEL`, `MODEL -m MODEL` or `-m MODEL -m MODEL`."""
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="model or run directory")
+    parser.add_argument(
+        "-m", "--more", action="append", default=[], metavar="MODEL", help="several models: an ensemble"
+    )
+
+
+def models(arguments: argparse.Namespace) -> list[str]:
+    """The model directories that were named."""
+    first = arguments.model
+    if first and "=" in first and arguments.more:  # with -m alone, the first free word is an override
+        arguments.override.insert(0, first)
+        first = None
+    found = [first, *arguments.more] if first else arguments.more
+    if not found:
+        raise ConfigError("no model directory given")
+    return found
+
+
+def set_threads(arguments: argparse.Namespace) -> None:
+    """Honour --threads."""
+    if arguments.threads:
+        os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
+        import torch
+
+        torch.set_num_threads(arguments.threads)
+
+
+def positive(text: str) -> int:
+    """An argument that must be a whole number above zero."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
+    return value
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """The options of the search; those not given are the model's own."""
+    group = parser.add_argument_group("search (default: what is stored in the model)")
+    group.add_argument("--method", choices=["beam", "greedy", "sample"])
+    group.add_argument("--beam", type=positive, metavar="K", help="beams kept at each step")
+    group.add_argument("--nbest", type=positive, metavar="N", help="outputs for each input")
+    group.add_argument("--alpha", type=float, help="length penalty: score = log p / length^alpha")
+    group.add_argument("--penalty", choices=["length", "gnmt"])
+    group.add_argument("--stop", choices=["bound", "count"], help="until nothing better can come, or K are finished")
+    group.add_argument("--minimum-length", type=int, metavar="N", help="tokens before the output may end")
+    group.add_argument("--maximum-length", type=int, metavar="N", help="tokens at most")
+    group.add_argument("--no-repeat", type=int, metavar="N", help="no n-gram of this size twice")
+    group.add_argument("--temperature", type=float, help="sampling: above 1 bolder, below 1 safer")
+    group.add_argument("--top-k", type=int, metavar="K", help="sampling: among the K most probable words")
+    group.add_argument("--top-p", type=float, metavar="P", help="sampling: among the words that make up probability P")
+    group.add_argument("--batch-tokens", type=positive, metavar="N", help="source tokens × beam decoded together")
+    parser.add_argument("override", nargs="*", metavar="key=value", help="any further option of the search")
+
+
+def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was given of the search, checked against nothing yet."""
+    given = {name: getattr(arguments, name, None) for name in Search.model_fields}
+    given = {name: value for name, value in given.items() if value is not None}
+    plain = [word.removeprefix("search.") for word in arguments.override]
+    return apply_overrides(given, plain)
+
+
+def check_search(base: Search, given: dict[str, Any]) -> Search:
+    """The model's own search options with those given; a larger n-best widens the beam."""
+    values = base.model_dump() | given
+    if "nbest" in given and "beam" not in given and values["method"] == "beam":
+        values["beam"] = max(values["beam"], values["nbest"])
+    return validate(Search, values, "search")

@@ -1,0 +1,247 @@
+"""`regard translate`: stdin to stdout, exactly one record out for each record in.
+
+With `-o FILE` the work is done in `FILE.part`, which becomes FILE when all is there; a job that was interrupted
+goes on with `--resume`.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from regard.commands.options import (
+    add_device,
+    add_models,
+    add_search,
+    check_search,
+    models,
+    positive,
+    search_options,
+    set_threads,
+)
+from regard.config import Search
+from regard.data.batch import Hypothesis
+from regard.data.text import read_lines, write_line
+from regard.errors import ConfigError, Interrupted, Stopped
+
+if TYPE_CHECKING:
+    from regard.predict import Predictor
+
+EPILOGUE = """\
+examples:
+  echo "a man sleeps ." | regard translate model
+  regard translate model -i test.en -o test.de --beam 5
+  regard translate -m a -m b -i test.en --jsonl            an ensemble of two models
+  regard translate model -i big.txt -o big.out --resume  go on with an interrupted job
+
+A blank line gives a blank line; a line that is too long for the model is translated in parts.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the command."""
+    parser.epilog = EPILOGUE
+    add_models(parser)
+    parser.add_argument("-i", "--input", default="-", metavar="FILE", help="text, plain or .gz/.xz (default: stdin)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted -o FILE")
+    parser.add_argument("--jsonl", action="store_true", help="one JSON object per line: text, score, tokens, n-best …")
+    parser.add_argument("--align", action="store_true", help="alignment in Pharaoh form behind |||, from attention")
+    parser.add_argument("--prefix", metavar="FILE", help="forced beginnings of the outputs, a line for each input line")
+    parser.add_argument(
+        "--decode", choices=["strict", "replace"], default="strict", help="invalid UTF-8: error or U+FFFD"
+    )
+    parser.add_argument("--interactive", action="store_true", help="answer each line at once")
+    parser.add_argument(
+        "--block", type=positive, default=1000, metavar="N", help="lines that are sorted and written together"
+    )
+    add_search(parser)
+    add_device(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Translate everything."""
+    set_threads(arguments)
+    if arguments.resume and not arguments.output:
+        raise ConfigError("--resume needs -o FILE")
+    from regard.predict import load
+
+    named = models(arguments)
+    given = search_options(arguments)
+    if arguments.seed is not None:
+        given["seed"] = arguments.seed
+    lines = read_lines(arguments.input, arguments.decode)
+    predictor = load(*named, device=arguments.device)
+    search = check_search(predictor.search, given)
+    job = Job(predictor, search, arguments)
+    with opened(arguments, named, search) as (stream, progress):
+        done = job.run(lines, stream, progress)
+    notes = [f"{number:,} {what}" for what, number in predictor.counts.items() if number]
+    if not arguments.interactive:
+        print(f"{done:,} lines" + (": " + ", ".join(notes) if notes else ""), file=sys.stderr)
+
+
+class Job:
+    """Translates blocks of lines and writes one record for each."""
+
+    def __init__(self, predictor: "Predictor", search: Search, arguments: argparse.Namespace) -> None:
+        self.predictor = predictor
+        self.search = search.model_dump()
+        self.nbest = search.nbest
+        self.jsonl, self.align = arguments.jsonl, arguments.align
+        self.block = 1 if arguments.interactive or (arguments.input == "-" and sys.stdin.isatty()) else arguments.block
+        self.prefixes = read_lines(arguments.prefix, arguments.decode) if arguments.prefix else None
+
+    def run(self, lines: Iterator[str], stream: IO[bytes], progress: "Part | None") -> int:
+        """All lines, after those an earlier sitting has done; the number of records in the output."""
+        done = progress.records if progress else 0
+        for _ in islice(lines, done):
+            pass
+        if self.prefixes is not None:
+            for _ in islice(self.prefixes, done):
+                pass
+        while block := list(islice(lines, self.block)):
+            records = self.records(block, done)
+            if len(records) != len(block):
+                raise AssertionError(f"{len(block)} lines in, {len(records)} records out")
+            for record in records:
+                for line in record:
+                    write_line(stream, line)
+            stream.flush()
+            done += len(block)
+            if progress:
+                progress.commit(done)
+        return done
+
+    def records(self, block: list[str], first: int) -> list[list[str]]:
+        """The output lines of each input line."""
+        prefixes = None
+        if self.prefixes is not None:
+            prefixes = list(islice(self.prefixes, len(block)))
+            if len(prefixes) < len(block):
+                raise ConfigError(f"--prefix has {first + len(prefixes)} lines, the input has more")
+        found = self.predictor.nbest(
+            block, prefixes=prefixes, align=self.align or self.jsonl, first=first, **self.search
+        )
+        return [
+            self.record(first + number, line, outputs)
+            for number, (line, outputs) in enumerate(zip(block, found, strict=True))
+        ]
+
+    def record(self, number: int, source: str, outputs: list[Hypothesis]) -> list[str]:
+        """One input's output: a line, a JSON object, or the n best in Moses form."""
+        if self.jsonl:
+            best = {"source": source, **as_json(outputs[0])}
+            if self.nbest > 1:
+                best["nbest"] = [as_json(output) for output in outputs]
+            return [json.dumps(best, ensure_ascii=False)]
+        texts = [
+            output.text + (f" ||| {pharaoh(output)}" if self.align and source.strip() else "") for output in outputs
+        ]
+        if self.nbest == 1:
+            return texts
+        return [f"{number} ||| {text} ||| {output.score:.6f}" for text, output in zip(texts, outputs, strict=True)]
+
+
+def as_json(output: Hypothesis) -> dict[str, Any]:
+    """A hypothesis as plain values."""
+    return {
+        "text": output.text,
+        "score": output.score,
+        "log_probability": output.log_probability,
+        "tokens": output.tokens,
+        "source_tokens": output.source_tokens,
+        "alignment": output.alignment,
+        "finished": output.finished,
+    }
+
+
+def pharaoh(output: Hypothesis) -> str:
+    """Links as source-target token numbers."""
+    return " ".join(f"{source}-{target}" for source, target in output.alignment or ())
+
+
+class Part:
+    """The unfinished output: how many records are safely in it."""
+
+    def __init__(self, output: Path, job: dict[str, Any], resume: bool) -> None:
+        self.output = output
+        self.part = output.with_name(output.name + ".part")
+        self.state = output.with_name(output.name + ".part.json")
+        self.job = job
+        self.records = self.bytes = 0
+        if self.state.exists():
+            if not resume:
+                raise ConfigError(f"{self.part}: an interrupted job; --resume goes on with it (or delete it)")
+            before = json.loads(self.state.read_text(encoding="utf-8"))
+            if before["job"] != job:
+                changed = [key for key in job if before["job"].get(key) != job[key]]
+                raise ConfigError(f"{self.part}: was made with another {', '.join(changed)}; delete it to start anew")
+            self.records, self.bytes = before["records"], before["bytes"]
+
+    def open(self) -> IO[bytes]:
+        """The part, cut to what is safe."""
+        stream = self.part.open("r+b" if self.part.exists() else "w+b")
+        stream.truncate(self.bytes)
+        stream.seek(self.bytes)
+        self.stream = stream
+        return stream
+
+    def commit(self, records: int) -> None:
+        """So many records are on disk."""
+        os.fsync(self.stream.fileno())
+        self.records = records
+        fresh = self.state.with_suffix(".tmp")
+        fresh.write_text(
+            json.dumps({"job": self.job, "records": records, "bytes": self.stream.tell()}), encoding="utf-8"
+        )
+        fresh.replace(self.state)
+
+    def finish(self) -> None:
+        """All is there: give the output its name."""
+        self.part.replace(self.output)
+        self.state.unlink(missing_ok=True)
+
+
+@contextmanager
+def opened(arguments: argparse.Namespace, named: list[str], search: Search) -> Iterator[tuple[IO[bytes], Part | None]]:
+    """Where the output goes; SIGTERM and Ctrl-C leave a part that can be gone on with."""
+    if not arguments.output:
+        yield sys.stdout.buffer, None
+        return
+    part = Part(Path(arguments.output), describe(arguments, named, search), arguments.resume)
+    hint = f"the first lines are in {part.part}; go on with --resume"
+
+    def stop(number: int, frame: object) -> None:
+        raise Stopped(f"stopped; {hint}")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with part.open() as stream:
+            yield stream, part
+        part.finish()
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {hint}") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def describe(arguments: argparse.Namespace, named: list[str], search: Search) -> dict[str, Any]:
+    """Everything that decides what an output looks like."""
+    from regard.directory import MANIFEST, find_directory
+
+    manifests = [find_directory(path) / MANIFEST for path in named]
+    size = Path(arguments.input).stat().st_size if arguments.input != "-" and Path(arguments.input).exists() else None
+    return {
+        "models": [hashlib.sha256(path.read_bytes()).hexdigest() for path in manifests],
+        "input": [arguments.input, size],
+        "search": search.model_dump(mode="json"),
+        "format": [arguments.jsonl, arguments.align, arguments.prefix, arguments.decode],
+    }
