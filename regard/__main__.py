@@ -4,7 +4,9 @@ Nothing heavy is imported before a command runs, so `regard --help` is quick.
 """
 
 import argparse
+import io
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -71,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = next((word for word in words if not word.startswith("-")), None)
     try:
         parsed = parse(make_parser(command), words)
+        parsed.command_line = shlex.join(["regard", *words])
         module = import_module(f"regard.commands.{COMMANDS[parsed.command][0]}")
         module.run(parsed)
         sys.stdout.flush()
@@ -78,20 +81,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"regard: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # the reader has gone, as in `regard … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         print("regard: interrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"regard: {error.filename or ''}: {error.strerror or error}".replace(": :", ":"), file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"regard: {where}{error.strerror or error}", file=sys.stderr)
         return 1
     return 0
 
 
 def start() -> None:
-    """The entry of the `regard` script: leave without waiting for libraries to tidy up."""
-    sys.exit(main())
+    """The entry of the `regard` script: UTF-8 whatever the locale, and no complaint about output nobody can take."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        code = main()
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:  # what is left in the buffer is given up, or Python would try again at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ plain values here, since a model's options are checked by the model's own `Confi
 What was resolved is written back as TOML into the run directory.
 """
 
+import copy
 import difflib
 import json
 import os
@@ -23,6 +24,9 @@ class Options(BaseModel):
     """Base of every options class: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+T = TypeVar("T", bound=BaseModel)
 
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -44,9 +48,7 @@ class Data(Options):
     decode: Literal["strict", "replace"] = "strict"  # invalid UTF-8: an error, or U+FFFD
     valid_fraction: Fraction = 0.1  # of train, when no valid is given ...
     valid_limit: Positive = 1000  # ... but at most so many pairs
-    max_length: Positive = (
-        256  # longer pairs (tokens of either side, EOS counted) are left out of training, and counted
-    )
+    max_length: Positive = 256  # tokens, EOS counted: pairs with a longer side are left out of training, and counted
     max_pairs: Count = 0  # take only so many pairs of train (0: all)
     batch_tokens: Positive = 4096  # budget of a batch: rows × longest row of either side
     batch_rows: Positive = 1024  # and never more rows than this
@@ -54,8 +56,6 @@ class Data(Options):
 
 
 TokenizerKind = Literal["bytes", "characters", "words", "bpe", "unigram"]
-
-
 UnicodeForm = Literal["none", "NFC", "NFKC", "NFD", "NFKD"]
 
 
@@ -155,6 +155,7 @@ class Run(Options):
     seed: Count = 1
     threads: Count = 0  # CPU threads (0: as torch chooses)
     task: Literal["translation"] = "translation"
+    start: str | None = None  # go on from this model, with its tokenizers
     data: Data = Data()
     text: Text = Text()
     model: dict[str, Any] = Field(default_factory=lambda: {"kind": "transformer"})  # kind, and that model's own options
@@ -162,27 +163,39 @@ class Run(Options):
     search: Search = Search()
 
 
-T = TypeVar("T", bound=BaseModel)
-
-
 def validate(schema: type[T], values: dict[str, Any], where: str) -> T:
     """Values → options; an error names the place, the key and the nearest known key."""
-    try:
-        return schema.model_validate(values)
+    try:  # by way of JSON, which is strict about types and yet takes a list for a tuple
+        return schema.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explain(schema, item, where) for item in error.errors())) from None
+        found: dict[str, list[str]] = {}
+        for item in error.errors():
+            path = _known_path(schema, item["loc"])
+            found.setdefault(".".join(path), []).append(_explain(schema, path, item))
+        lines = [f"{where}: {key + ': ' if key else ''}{' or '.join(reasons)}" for key, reasons in found.items()]
+        raise ConfigError("\n".join(lines)) from None
 
 
-def _explain(schema: type[BaseModel], item: Any, where: str) -> str:
-    path = [str(part) for part in item["loc"]]
-    key = ".".join(path)
+def _known_path(schema: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """The key an error is about, without the names pydantic gives to the members of a union."""
+    path: list[str] = []
+    for part in loc:
+        section = _section(schema, path)
+        path.append(str(part))
+        if part in section.model_fields and _section(schema, path) is section:
+            break
+    return path
+
+
+def _explain(schema: type[BaseModel], path: list[str], item: Any) -> str:
     if item["type"] == "extra_forbidden":
         known = list(_section(schema, path[:-1]).model_fields)
         near = difflib.get_close_matches(path[-1], known, 1)
-        hint = f"did you mean '{near[0]}'?" if near else "known keys: " + ", ".join(known)
-        return f"{where}: unknown key '{key}'; {hint}"
-    message = item["msg"].removeprefix("Value error, ")
-    return f"{where}: {key + ': ' if key else ''}{message} (found {json.dumps(item.get('input'), default=str)[:80]})"
+        return "unknown key; " + (f"did you mean '{near[0]}'?" if near else "known keys: " + ", ".join(known))
+    message = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if item["type"] == "value_error":  # our own check of several keys says what it found
+        return message
+    return f"{message} (found {json.dumps(item.get('input'), default=str)[:80]})"
 
 
 def _section(schema: type[BaseModel], path: list[str]) -> type[BaseModel]:
@@ -197,15 +210,15 @@ def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as plain values."""
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
 def apply_overrides(values: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
     """`section.key=value` with the value parsed as TOML (a bare word counts as a string)."""
-    result = json.loads(json.dumps(values))
+    result = copy.deepcopy(values)
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key.strip():
@@ -228,7 +241,12 @@ def _parse_value(text: str) -> Any:
 
 
 def load_run(path: Path, overrides: list[str] | None = None) -> Run:
-    """A recipe with overrides → the options of a run.
+    """A recipe with overrides → the options of a run."""
+    return validate(Run, apply_overrides(read_recipe(path), overrides or []), str(path))
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The values of a recipe, its file names made absolute.
 
     File names in a recipe are relative to it; those in overrides are relative to the working directory.
     `$NAME` in a file name stands for an environment variable.
@@ -237,7 +255,9 @@ def load_run(path: Path, overrides: list[str] | None = None) -> Run:
     files = values.get("data")
     if isinstance(files, dict):
         values["data"] = files | {key: locate(files[key], path) for key in FILES if key in files}
-    return validate(Run, apply_overrides(values, overrides or []), str(path))
+    if "start" in values:
+        values["start"] = locate(values["start"], path)
+    return values
 
 
 FILES = ("train", "valid", "test", "prepared")  # keys of the data section that name files
@@ -253,6 +273,18 @@ def locate(name: Any, recipe: Path) -> Any:
     if missing := re.search(r"\$\{?(\w+)", expanded):
         raise ConfigError(f"{recipe}: '{name}' needs the environment variable {missing[1]}, which is not set")
     return str((recipe.parent / expanded).resolve())
+
+
+def differing(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> set[str]:
+    """Dotted names of the values that differ."""
+    found: set[str] = set()
+    for key in before.keys() | now.keys():
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found |= differing(old, new, f"{prefix}{key}.")
+        elif old != new:
+            found.add(prefix + key)
+    return found
 
 
 def dump_toml(options: BaseModel) -> str:

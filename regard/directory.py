@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regard.errors import ModelError
+from regard.errors import ConfigError, ModelError
 
 FORMAT = 1
 MANIFEST = "MANIFEST.json"
@@ -30,7 +30,12 @@ def hash_file(path: Path) -> str:
 
 
 def write_directory(path: Path, config: dict[str, Any], fill: Callable[[Path], None]) -> None:
-    """Write a whole model directory or none: `fill` puts weights and tokenizers into a new folder beside it."""
+    """Write a whole model directory or none: `fill` puts weights and tokenizers into a new folder beside it.
+
+    An older model of that name is replaced; any other folder is left alone.
+    """
+    path = path.absolute()
+    check_free(path, MANIFEST)
     fresh = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -48,6 +53,12 @@ def write_directory(path: Path, config: dict[str, Any], fill: Callable[[Path], N
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def check_free(path: Path, ours: str) -> None:
+    """A folder that is written anew must not hold the work of others: it is empty, or has our file in it."""
+    if path.exists() and not (path.is_dir() and ((path / ours).is_file() or not any(path.iterdir()))):
+        raise ConfigError(f"{path}: exists and was not made by this command; choose another name")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -69,6 +80,11 @@ def read_json(path: Path) -> Any:
         raise ModelError(f"{path}: cannot be read: {error}") from None
 
 
+def has_begun(path: Path) -> bool:
+    """Whether there is a run in a directory that has got as far as its first checkpoint."""
+    return (path / "run.toml").is_file() and any((path / "checkpoints").glob("step-*"))
+
+
 def find_directory(path: str | Path) -> Path:
     """The model directory meant by a path: itself, or `model/` in a run directory."""
     path = Path(path)
@@ -77,9 +93,10 @@ def find_directory(path: str | Path) -> Path:
             return candidate
     if not path.exists():
         raise ModelError(f"{path}: no such model directory")
-    if (path / "run.toml").exists():
+    if (path / "run.toml").exists() and not (path / "model").exists():
         raise ModelError(f"{path}: this run has not finished: there is no model in it yet (train again to go on)")
-    raise ModelError(f"{path}: not a model directory: {MANIFEST} is missing")
+    wanted = path / "model" if (path / "model").is_dir() else path
+    raise ModelError(f"{wanted / MANIFEST}: missing: this is not a model directory, or a damaged one")
 
 
 def read_directory(path: str | Path) -> tuple[Path, dict[str, Any]]:
@@ -92,9 +109,9 @@ def read_directory(path: str | Path) -> tuple[Path, dict[str, Any]]:
         raise ModelError(f"{directory / MANIFEST}: format {manifest.get('format')!r}, this version reads {FORMAT}")
     for name, wanted in manifest["files"].items():
         _check_file(directory, name, wanted)
-    for name in ("config.json", "model.safetensors"):
-        if name not in manifest["files"]:
-            raise ModelError(f"{directory / MANIFEST}: does not list {name}")
+    present = {path.name for path in directory.iterdir() if path.suffix in (".json", ".safetensors")} - {MANIFEST}
+    if unlisted := sorted((present | {"config.json", "model.safetensors"}) - manifest["files"].keys()):
+        raise ModelError(f"{directory / MANIFEST}: does not list {unlisted[0]}")
     config = read_json(directory / "config.json")
     if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
         raise ModelError(f"{directory / 'config.json'}: not a model configuration")

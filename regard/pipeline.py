@@ -12,8 +12,7 @@ result.json         how it ended
 import difflib
 import json
 import math
-import platform
-import time
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,20 +23,24 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard import __version__
-from regard.config import Run, Search, apply_overrides, dump_toml, read_toml
+from regard.config import Data, Run, Search, apply_overrides, differing, dump_toml, read_toml, validate
 from regard.data.batch import Batch
 from regard.data.loader import Loader, sequential
-from regard.directory import read_directory, write_directory, write_json
+from regard.directory import MANIFEST, find_directory, has_begun, read_directory, write_directory, write_json
 from regard.engine.native import NativeEngine, check_shapes, expected_shapes, find_device, load_model
-from regard.errors import ConfigError, ModelError
+from regard.errors import ConfigError
 from regard.metrics import find_metric
 from regard.models.base import Model, build_model, model_options
-from regard.predict import Predictor
-from regard.prepare import Prepared, Say, open_prepared, prepare
+from regard.origin import origin
+from regard.predict import Predictor, load, same_tokenizers
+from regard.prepare import Prepared, Say, open_prepared, prepare, require_same, start_task
 from regard.tasks.translation import Translation
 from regard.train.loop import Trainer
 from regard.train.progress import Progress
 from regard.train.state import Cancelled, Goal, Result, Validation
+from regard.train.storage import Lock
+from regard.train.weights import load_model as load_weights
+from regard.train.weights import mean, model_tensors
 from regard.view.run import write_run_report
 
 
@@ -100,8 +103,8 @@ class Evaluator:
             outputs += [hypothesis.text for hypothesis in predictor.translate(sources)]
             if stop():
                 raise Cancelled
-        names = ({"loss", "perplexity"}.isdisjoint({self.metric}) and [self.metric]) or ["bleu"]
-        scores = task.score(names, outputs, [pair.target for pair in self.pairs])
+        name = "bleu" if self.metric in ("loss", "perplexity") else self.metric
+        scores = task.score([name], outputs, [pair.target for pair in self.pairs])
         samples = [
             {"source": pair.source, "reference": pair.target, "output": output}
             for pair, output in spread(list(zip(self.pairs, outputs, strict=True)), self.run.train.samples)
@@ -120,7 +123,6 @@ def train(
     run: Run,
     output: str | Path,
     *,
-    start_from: str | Path | None = None,
     device: str = "auto",
     allow: Sequence[str] = (),
     quiet: bool = False,
@@ -130,14 +132,26 @@ def train(
     directory = Path(output)
     progress = Progress(quiet=quiet)
     run = check_options(run)
-    run = settle(run, directory, allow, start_from)
-    if (directory / "model" / "MANIFEST.json").exists():
-        progress.say(f"{directory}: this run has finished; nothing to train (remove the directory to train anew)")
-        return load_finished(directory, device)
+    where = find_device(device)
+    if not (directory / "run.toml").exists() and directory.exists() and any(directory.iterdir()):
+        raise ConfigError(f"{directory}: exists and is not a run directory; choose another -o")
+    directory.mkdir(parents=True, exist_ok=True)
+    with Lock(directory, "run.lock"):
+        changed = settle(run, directory, allow)
+        if changed or not (directory / "model" / MANIFEST).exists():
+            carry_out(run, directory, where, progress, command)
+            progress.say(f"finished: model in {directory / 'model'}, report in {directory / 'report.html'}")
+        else:
+            progress.say(f"{directory}: this run has finished; nothing to train (remove the directory to train anew)")
+    return load(directory, device=device)
+
+
+def carry_out(run: Run, directory: Path, device: torch.device, progress: Progress, command: str) -> None:
+    """Prepare, train and write the finished model."""
     if run.threads:
         torch.set_num_threads(run.threads)
-    prepared = make_corpus(run, directory, start_from, progress.say)
-    model = make_model(run, prepared.task, start_from).to(find_device(device))
+    prepared = make_corpus(run, directory, progress.say)
+    model = make_model(run, prepared.task).to(device)
     describe(run, prepared, model, progress.say)
     evaluator = Evaluator(run, prepared)
     loader = Loader(prepared.train, run.data.batch_tokens, run.data.batch_rows, run.seed, run.data.workers)
@@ -153,17 +167,7 @@ def train(
         progress=progress,
         resume_hint=f"go on with: {command}" if command else "the same call goes on from there",
     )
-    result = trainer.run()
-    finish(run, directory, prepared, model, result, command)
-    progress.say(f"finished: model in {directory / 'model'}, report in {directory / 'report.html'}")
-    return load_finished(directory, device)
-
-
-def load_finished(directory: Path, device: str) -> Predictor:
-    """The finished model of a run."""
-    from regard.predict import load
-
-    return load(directory, device=device)
+    finish(run, directory, prepared, model, trainer.run(), command)
 
 
 def check_options(run: Run) -> Run:
@@ -173,18 +177,15 @@ def check_options(run: Run) -> Run:
     return run.model_copy(update={"model": {"kind": kind, **options.model_dump(mode="json")}})
 
 
-def settle(run: Run, directory: Path, allow: Sequence[str], start_from: str | Path | None) -> Run:
-    """Write run.toml, or compare with the one that is there: a changed option must be allowed by name."""
+def settle(run: Run, directory: Path, allow: Sequence[str]) -> bool:
+    """Write run.toml; once training has begun, an option may only change by name. True: one has changed."""
     path = directory / "run.toml"
-    if not path.exists():
-        if directory.exists() and any(directory.iterdir()):
-            raise ConfigError(f"{directory}: exists and is not a run directory; choose another -o")
-        directory.mkdir(parents=True, exist_ok=True)
-        note = f"# started from {start_from}\n" if start_from else ""
-        path.write_text(note + dump_toml(run), encoding="utf-8")
-        return run
-    before, now = dump_toml(Run.model_validate(read_toml(path))), dump_toml(run)
-    changed = sorted(differing(read_toml(path), json.loads(run.model_dump_json(exclude_none=True))))
+    now = dump_toml(run)
+    before = dump_toml(Run.model_validate(read_toml(path))) if path.exists() else ""
+    if not has_begun(directory):
+        path.write_text(now, encoding="utf-8")
+        return now != before
+    changed = sorted(differing(tomllib.loads(before), tomllib.loads(now)))
     refused = [key for key in changed if key not in allow]
     if refused:
         lines = difflib.unified_diff(before.splitlines(), now.splitlines(), str(path), "now", n=0, lineterm="")
@@ -196,39 +197,27 @@ def settle(run: Run, directory: Path, allow: Sequence[str], start_from: str | Pa
         )
     if changed:
         path.write_text(now, encoding="utf-8")
-    return run
+    return bool(changed)
 
 
-def differing(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> set[str]:
-    """Dotted names of the values that differ."""
-    found: set[str] = set()
-    for key in before.keys() | now.keys():
-        old, new = before.get(key), now.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            found |= differing(old, new, f"{prefix}{key}.")
-        elif old != new:
-            found.add(prefix + key)
+def make_corpus(run: Run, directory: Path, say: Say) -> Prepared:
+    """The prepared corpus of a run; a run that goes on from a model uses that model's tokenizers."""
+    if run.data.prepared is None:
+        return prepare(run, directory / "data", say, start_task(run), begun=has_begun(directory))
+    found = open_prepared(Path(run.data.prepared))
+    require_same(found.task.options, run.text, f"{found.directory} was prepared")
+    if run.start and not same_tokenizers(find_directory(run.start), found.directory):
+        raise ConfigError(f"{found.directory} was prepared with other tokenizers than those of {run.start}")
     return found
 
 
-def make_corpus(run: Run, directory: Path, start_from: str | Path | None, say: Say) -> Prepared:
-    """The prepared corpus of a run; a run that goes on from a model uses that model's tokenizers."""
-    if run.data.prepared:
-        return open_prepared(Path(run.data.prepared))
-    if start_from is None:
-        return prepare(run, directory / "data", say)
-    source, config = read_directory(start_from)
-    task = Translation.load(source, run.text)
-    return prepare(run, directory / "data", say, task)
-
-
-def make_model(run: Run, task: Translation, start_from: str | Path | None) -> Model:
+def make_model(run: Run, task: Translation) -> Model:
     """A fresh model by the seed, or the weights of an existing one."""
     sizes = task.source.tokenizer.size, task.target.tokenizer.size
     torch.manual_seed(run.seed)
     model = build_model(run.model, *sizes)
-    if start_from is not None:
-        directory, config = read_directory(start_from)
+    if run.start is not None:
+        directory, config = read_directory(run.start)
         found = load_model(directory, config)
         check_shapes(directory / "model.safetensors", expected_shapes(model), expected_shapes(found))
         model.load_state_dict(found.state_dict())
@@ -254,28 +243,19 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def finish(run: Run, directory: Path, prepared: Prepared, model: Model, result: Result, command: str) -> None:
-    """Write the finished model, the result and the report."""
-    chosen = result.validations[result.candidate] if result.candidate in result.validations else None
+    """Write the result, the report and, last, the finished model: where it is, all is."""
+    chosen = result.validations.get(result.candidate)
     summary = {
-        "command": command,
-        "seed": run.seed,
-        "regard": __version__,
-        "torch": torch.__version__,
-        "machine": machine_kind(),
-        "threads": torch.get_num_threads(),
-        "data_sha256": prepared.facts.get("data_sha256"),
+        **origin(command, run.seed, result.seconds, prepared.facts.get("data_sha256")),
         "candidate": result.candidate,
         "stopped_by": result.reason,
         "steps": result.steps,
         "epochs": result.epochs,
         "skipped_steps": result.skipped,
-        "training_seconds": round(result.seconds, 1),
         "validation": {} if chosen is None else {"loss": chosen.loss, **chosen.metrics},
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    save_model(directory / "model", run, prepared.task, model, summary)
     write_json(directory / "result.json", summary)
-    records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    records = [json.loads(line) for line in (directory / "metrics.jsonl").read_bytes().splitlines()]
     shown = {"model": run.model["kind"], "parameters": count_parameters(model), **summary}
     write_run_report(
         directory / "report.html",
@@ -286,11 +266,7 @@ def finish(run: Run, directory: Path, prepared: Prepared, model: Model, result: 
             "summary": shown,
         },
     )
-
-
-def machine_kind() -> str:
-    """The kind of machine, without its name."""
-    return f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads, {platform.python_version()}"
+    save_model(directory / "model", run, prepared.task, model, summary)
 
 
 def save_model(path: Path, run: Run, task: Translation, model: Model, training: dict[str, Any]) -> None:
@@ -317,24 +293,16 @@ def save_model(path: Path, run: Run, task: Translation, model: Model, training: 
 
 def average_models(paths: Sequence[str | Path], output: str | Path) -> None:
     """The mean of the weights of several models of one shape, as a new model directory."""
-    found = [read_directory(path) for path in paths]
-    first_directory, first = found[0]
-    for directory, config in found[1:]:
-        if differing(first["model"], config["model"]) or config["vocabulary"] != first["vocabulary"]:
-            raise ModelError(f"{directory}: cannot be averaged with {first_directory}: another model or vocabulary")
-    models = [load_model(directory, config) for directory, config in found]
-    with torch.no_grad():
-        for name, parameter in models[0].named_parameters():
-            same = [dict(model.named_parameters())[name].double() for model in models]
-            parameter.copy_(torch.stack(same).mean(0))
-    run = Run.model_validate(
-        {"model": first["model"], "search": first["search"], "data": {"max_length": first["longest"]}}
-    )
-    from regard.predict import load
-
-    save_model(Path(output), run, load(first_directory).task, models[0], {"averaged": [str(path) for path in paths]})
+    predictor = load(*paths)
+    assert isinstance(predictor.engine, NativeEngine)
+    models, config = predictor.engine.models, predictor.about
+    for path, other in zip(paths, models, strict=True):
+        check_shapes(find_directory(path) / "model.safetensors", expected_shapes(models[0]), expected_shapes(other))
+    load_weights(models[0], mean(model_tensors(model) for model in models))
+    run = Run(model=config["model"], search=predictor.search, data=Data(max_length=config.get("longest", 256)))
+    save_model(Path(output), run, predictor.task, models[0], {"averaged": [str(path) for path in paths]})
 
 
 def overridden(run: Run, overrides: list[str]) -> Run:
     """A run with `section.key=value` overrides."""
-    return Run.model_validate(apply_overrides(run.model_dump(mode="json"), overrides))
+    return validate(Run, apply_overrides(run.model_dump(mode="json", exclude_none=True), overrides), "options")

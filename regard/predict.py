@@ -6,23 +6,34 @@ cuts what is too long into parts, copies unknown words from where the model look
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from regard.config import Search, Text, validate
 from regard.data.batch import EOS, UNK, Hypothesis
 from regard.directory import read_directory
-from regard.errors import ModelError
+from regard.errors import ConfigError, DataError, ModelError
 from regard.tasks.translation import Translation
 
 if TYPE_CHECKING:
     from regard.view.record import AttentionReport, Description, Map
 
+Section = TypeVar("Section", Text, Search)
 BLANK = Hypothesis(ids=(), score=0.0, log_probability=0.0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A text, or a part of one that is too long, as the model reads it."""
+
+    number: int  # of the text it belongs to
+    text: str
+    inner: str  # normalised
+    ids: list[int]  # with EOS
 
 
 class Engine(Protocol):
@@ -78,53 +89,65 @@ class Predictor:
     ) -> list[list[Hypothesis]]:
         """Several outputs for each text, best first; `first` numbers the texts for the seeds of sampling."""
         search = validate(Search, self.search.model_dump() | options, "search")
-        parts: list[tuple[int, str]] = []  # (text it belongs to, part of it)
-        for number, text in enumerate(texts):
-            if not text.strip():
-                self.counts["blank"] += 1
-                continue
-            pieces = split_long(text, lambda part: len(self.task.source.ids(part)) < self.longest)
-            self.counts["too long"] += len(pieces) > 1
-            parts += [(number, piece) for piece in pieces]
+        if isinstance(texts, str):
+            raise TypeError("expected a list of texts, found one string")
+        parts = [part for text in self._read(texts) for part in self._cut(text)]
         results: list[list[list[Hypothesis]]] = [[] for _ in texts]
-        forced = None if prefixes is None else [self.task.target.ids(prefixes[number]) for number, _ in parts]
-        found = self._search(
-            [part for _, part in parts], search, forced, [first + number for number, _ in parts], align
-        )
-        for (number, _), outputs in zip(parts, found, strict=True):
-            results[number].append(outputs)
+        forced = None
+        if prefixes is not None:  # the first part of a text takes its beginning
+            beginnings = dict(enumerate(self.task.target.many(prefixes)))
+            forced = [beginnings.pop(part.number, []) for part in parts]
+        found = self._search(parts, search, forced, [first + part.number for part in parts], align)
+        for part, outputs in zip(parts, found, strict=True):
+            results[part.number].append(outputs)
         return [join(outputs) for outputs in results]
 
+    def _read(self, texts: Sequence[str]) -> Iterator[Part]:
+        """The texts as the model reads them."""
+        inner = [self.task.source.normaliser(text) for text in texts]
+        ids = self.task.source.tokenizer.encode_many(inner)
+        for number, text in enumerate(texts):
+            yield Part(number, text, inner[number], [*ids[number], EOS])
+
+    def _cut(self, whole: Part) -> list[Part]:
+        """The parts of a text that the model can take: none of a blank one, several of one that is too long."""
+        if len(whole.ids) == 1:
+            self.counts["blank"] += 1
+            return []
+        if len(whole.ids) <= self.longest:
+            return [whole]
+        self.counts["too long"] += 1
+        pieces = split_long(whole.text, lambda text: len(self.task.source.ids(text)) < self.longest)
+        return [replace(part, number=whole.number) for part in self._read(pieces) if len(part.ids) > 1]
+
     def _search(
-        self, texts: list[str], options: Search, prefixes: list[list[int]] | None, seeds: list[int], align: bool
+        self, parts: list[Part], options: Search, prefixes: list[list[int]] | None, seeds: list[int], align: bool
     ) -> list[list[Hypothesis]]:
-        sources = [[*ids, EOS] for ids in self.task.source.many(texts)]
-        results: list[list[Hypothesis]] = [[] for _ in texts]
+        results: list[list[Hypothesis]] = [[] for _ in parts]
         width = options.beam if options.method == "beam" else 1
-        for rows in length_batches([len(source) for source in sources], max(1, options.batch_tokens // width)):
+        for rows in length_batches([len(part.ids) for part in parts], max(1, options.batch_tokens // width)):
             outputs = self.engine.search(
-                [sources[row] for row in rows],
+                [parts[row].ids for row in rows],
                 options,
                 None if prefixes is None else [prefixes[row] for row in rows],
                 [seeds[row] for row in rows],
             )
             for row, hypotheses in zip(rows, outputs, strict=True):
-                results[row] = [self._finish(texts[row], sources[row], hypothesis, align) for hypothesis in hypotheses]
+                results[row] = [self._finish(parts[row], hypothesis, align) for hypothesis in hypotheses]
         return results
 
-    def _finish(self, text: str, source: list[int], hypothesis: Hypothesis, align: bool) -> Hypothesis:
+    def _finish(self, part: Part, hypothesis: Hypothesis, align: bool) -> Hypothesis:
         """Ids → text, with unknown words copied from the source word most looked at."""
         self.counts["cut off"] += not hypothesis.finished
-        tokenizer = self.task.target.tokenizer
-        source_tokens = tuple(self.task.source.tokens(text))
-        unknown = [place for place, token in enumerate(hypothesis.ids) if token == UNK]
-        links = self._links(source, hypothesis.ids) if (align or unknown) and hypothesis.ids else None
+        source_tokens = tuple(self.task.source.tokenizer.split(part.inner))
+        unknown = hypothesis.ids.count(UNK)
+        links = self._links(part.ids, hypothesis.ids) if (align or unknown) and hypothesis.ids else None
         copies = None
         if unknown and links is not None:
             copies = [source_tokens[link] if link < len(source_tokens) else "" for link in links]
-            self.counts["unknown words copied"] += len(unknown)
+        self.counts["unknown words copied" if copies else "unknown words"] += unknown
         output = self.task.finish(self.task.inner_text(hypothesis.ids, copies))
-        tokens = tuple(tokenizer.pieces(hypothesis.ids))
+        tokens = tuple(self.task.target.tokenizer.pieces(hypothesis.ids))
         alignment = None
         if align and links is not None:
             alignment = tuple((link, place) for place, link in enumerate(links) if link < len(source_tokens))
@@ -141,6 +164,9 @@ class Predictor:
             ([*source, EOS], [*target, EOS])
             for source, target in zip(self.task.source.many(sources), self.task.target.many(targets), strict=True)
         ]
+        for number, pair in enumerate(pairs, 1):
+            if self.engine.limit and max(map(len, pair)) > self.engine.limit:
+                raise DataError(f"pair {number} of {len(pairs)}: longer than the model's {self.engine.limit} tokens")
         results: list[Hypothesis] = [BLANK] * len(pairs)
         for rows in length_batches([max(len(source), len(target)) for source, target in pairs], batch_tokens):
             prices = self.engine.score([pairs[row][0] for row in rows], [pairs[row][1] for row in rows])
@@ -155,6 +181,8 @@ class Predictor:
         from regard.view.record import AttentionReport, AttentionView
 
         source = [*self.task.source.ids(text), EOS]
+        if not 1 < len(source) <= self.longest:
+            raise DataError(f"the text has {len(source) - 1} tokens; expected 1 to {self.longest - 1}, to look at")
         hypotheses = self.nbest([text], **options)[0] if output is None else self.score([text], [output])
         views = [
             AttentionView(
@@ -205,7 +233,7 @@ def join_part(parts: list[Hypothesis]) -> Hypothesis:
     )
 
 
-def split_long(text: str, fits: Any) -> list[str]:
+def split_long(text: str, fits: Callable[[str], bool]) -> list[str]:
     """Halve a text that does not fit, at the end of a sentence or a space nearest its middle, until it does."""
     if len(text) < 2 or fits(text):
         return [text]
@@ -236,26 +264,56 @@ def load(*paths: str | Path, device: str = "cpu") -> Predictor:
         raise ModelError("no model directory given")
     found = [read_directory(path) for path in paths]
     directory, config = found[0]
-    where = str(directory / "config.json")
-    task = Translation.load(directory, validate(Text, config.get("text", {}), where))
+    task = load_task(directory, config)
+    search = read_section(Search, directory, config, "search")
     for other, other_config in found[1:]:
-        if not same_text(directory, config, other, other_config):
-            raise ModelError(
-                f"{other}: cannot join {directory} in an ensemble: their text options or tokenizers differ"
-            )
+        if config.get("text") != other_config.get("text") or not same_tokenizers(directory, other):
+            raise ModelError(f"{other}: does not fit {directory}: their text options or tokenizers differ")
     sizes = {"source": task.source.tokenizer.size, "target": task.target.tokenizer.size}
-    if sizes != config.get("vocabulary"):
-        raise ModelError(f"{where}: vocabulary {config.get('vocabulary')}, but the tokenizers have {sizes}")
+    for other, other_config in found:
+        check_sizes(other, other_config, sizes)
     from regard.engine.native import load_engine
 
     engine = load_engine([path for path, _ in found], [each for _, each in found], device)
-    search = validate(Search, config.get("search", {}), where)
-    return Predictor(task, engine, search, int(config.get("longest", 256)), {"name": str(paths[0]), **config})
+    return Predictor(task, engine, search, config.get("longest", 256), {"name": str(paths[0]), **config})
 
 
-def same_text(one: Path, one_config: dict[str, Any], other: Path, other_config: dict[str, Any]) -> bool:
-    """Whether two models read and write the same ids."""
-    if one_config.get("text") != other_config.get("text"):
-        return False
-    names = [name for name in ("tokenizer.json", "source.json", "target.json") if (one / name).exists()]
-    return all((other / name).exists() and (one / name).read_bytes() == (other / name).read_bytes() for name in names)
+def load_task(directory: Path, config: dict[str, Any]) -> Translation:
+    """The text column of a model directory."""
+    return Translation.load(directory, read_section(Text, directory, config, "text"))
+
+
+def read_section(schema: type[Section], directory: Path, config: dict[str, Any], name: str) -> Section:
+    """A section of config.json as options."""
+    try:
+        return validate(schema, config.get(name, {}), f"{directory / 'config.json'}: {name}")
+    except ConfigError as error:
+        raise ModelError(str(error)) from None
+
+
+def check_sizes(directory: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> None:
+    """Refuse sizes the files cannot have, before anything of such a size is built."""
+    from safetensors import SafetensorError, safe_open
+
+    where, path = directory / "config.json", directory / "model.safetensors"
+    if config.get("vocabulary") != vocabulary:
+        raise ModelError(f"{where}: vocabulary {config.get('vocabulary')}, but the tokenizers have {vocabulary}")
+    if type(config.get("longest", 256)) is not int or config.get("longest", 256) < 2:
+        raise ModelError(f"{where}: longest {config['longest']!r}, expected a number of tokens above 1")
+    try:
+        with safe_open(str(path), "np") as weights:
+            tensors = len(list(weights.keys()))
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path}: cannot be read: {error}") from None
+    for key, value in config["model"].items():
+        if key.endswith("layers") and isinstance(value, int) and value > tensors:
+            raise ModelError(f"{where}: model.{key} = {value}, but {path.name} holds only {tensors} tensors")
+
+
+def same_tokenizers(one: Path, other: Path) -> bool:
+    """Whether two directories hold the same tokenizers."""
+    names = ("tokenizer.json", "source.json", "target.json")
+    one_has, other_has = (
+        {name: (where / name).read_bytes() for name in names if (where / name).exists()} for where in (one, other)
+    )
+    return one_has == other_has

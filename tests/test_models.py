@@ -1,6 +1,6 @@
 """What every entry of the MODELS table promises, with every option that changes the mathematics.
 
-A new model gets all of these tests by its rows in CASES (and its small SIZES): options as on a command line.
+A new model gets all of these tests by its rows in CASES (and its SIZES): options as on a command line.
 """
 
 import dataclasses
@@ -17,13 +17,17 @@ from torch import Tensor
 from regard.config import Search, apply_overrides
 from regard.data.batch import make_batch
 from regard.engine.native import NativeEngine, load_model
-from regard.models.base import MODELS, Memory, model_class, select_rows, shift_right
+from regard.models.base import MODELS, Memory, build_model, model_class, select_rows, shift_right
 from regard.nn.attention import Attention, padding_mask
 from regard.view.record import guess_kind, record
 
 SIZES = {
     "rnn": "width=8 embedding=8 encoder_layers=2 decoder_layers=2 dropout=0.0",
     "transformer": "width=8 heads=2 feed_forward=12 encoder_layers=2 decoder_layers=2 max_length=16 dropout=0.0",
+}
+WIDE = {  # enough to learn four examples by heart in a few dozen steps
+    "rnn": "width=32 embedding=32",
+    "transformer": "width=32 feed_forward=48",
 }
 
 CASES = {
@@ -111,7 +115,7 @@ def assert_near(found: Tensor, wanted: Tensor, tolerance: float = 1e-5) -> None:
 
 
 def test_every_model_has_cases():
-    assert set(CASES) == set(SIZES) == set(MODELS)
+    assert set(CASES) == set(SIZES) == set(WIDE) == set(MODELS)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -235,9 +239,10 @@ def test_nan_in_padded_memory_changes_nothing(model):
         assert torch.equal(model.decode(tokens, poisoned)[0], model.decode(tokens, memory)[0])
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     "options",
-    [{"method": "greedy"}, {"beam": 3, "nbest": 3}, {"beam": 3, "nbest": 2, "stop": "count", "alpha": 0.6}],
+    [{"method": "greedy"}, {"beam": 3, "nbest": 3, "alpha": 0.6}],
     ids=lambda options: " ".join(f"{key}={value}" for key, value in options.items()),
 )
 def test_batch_equals_its_rows(section, tiny_model, options):
@@ -281,25 +286,23 @@ def test_every_parameter_gets_a_gradient(model):
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_it_overfits_four_examples(section):
     """A model blind to its source stays above ln 4 / 5 = 0.28 nats a token: the first words all differ."""
     torch.manual_seed(3)
-    model = model_class(section["kind"])
-    wide = {"width": 32, "embedding": 32} if section["kind"] == "rnn" else {"width": 32, "feed_forward": 48}
-    options = {key: value for key, value in section.items() if key not in ("kind", "position_width")} | wide
-    model = model(model.Config(**options), 9, 9).train()
+    model = build_model(section | apply_overrides({}, WIDE[section["kind"]].split()), 9, 9).train()
     sources = [[4, 5, 6, 7, 2], [5, 8, 2], [6, 6, 4, 2], [7, 2]]
-    targets = [[4, 4, 5, 8, 2], [8, 7, 6, 5, 2], [5, 3, 4, 4, 2], [6, 7, 7, 8, 2]]
+    targets = [[4, 6, 5, 8, 2], [8, 7, 6, 5, 2], [5, 3, 4, 7, 2], [6, 4, 7, 8, 2]]
     batch = make_batch(sources, targets)
-    optimiser = torch.optim.Adam(model.parameters(), 0.01)
-    for _ in range(250):
+    optimiser = torch.optim.Adam(model.parameters(), 0.005)
+    for _ in range(120):
         loss, count = model.loss(batch)
-        if loss / count < 0.1:
+        if loss / count < 0.05:
             break
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    assert loss / count < 0.1
+    assert loss / count < 0.05
     found = NativeEngine([model]).search(sources, Search(beam=2, maximum_length=8))
     assert [[*outputs[0].ids, 2] for outputs in found] == targets
 

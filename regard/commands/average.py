@@ -6,6 +6,7 @@ import sys
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
+    parser.epilog = "example:\n  regard average runs/a runs/b runs/c -o averaged"
     parser.add_argument("models", nargs="+", metavar="MODEL", help="model or run directories of one shape")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the new model directory")
 

@@ -14,6 +14,7 @@ PACKAGES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """No arguments."""
+    parser.epilog = "example:\n  regard doctor"
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
+    parser.epilog = "examples:\n  regard inspect model\n  regard inspect model --weights\n  regard inspect model --json"
     parser.add_argument("model", metavar="MODEL", help="model or run directory")
     parser.add_argument("--json", action="store_true", help="the whole configuration as JSON")
     parser.add_argument("--weights", action="store_true", help="name and shape of every weight")

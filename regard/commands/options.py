@@ -2,17 +2,25 @@
 
 import argparse
 import os
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from regard.config import Search, apply_overrides, validate
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError, Stopped
+
+OVERRIDE = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     """--device, --threads and --seed."""
-    parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:1 … (auto: a GPU if there is one)")
-    parser.add_argument("--threads", type=positive, help="CPU threads (default: as torch chooses)")
-    parser.add_argument("--seed", type=int, help="seed of everything random")
+    parser.add_argument(
+        "--device", default="auto", metavar="NAME", help="cpu, cuda, cuda:1 … (auto: a GPU if there is one)"
+    )
+    parser.add_argument("--threads", type=positive, metavar="N", help="CPU threads (default: as torch chooses)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +31,38 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Free words → names of files, and `key=value` overrides (a file of such a name: `./key=value`)."""
+    overrides = [word for word in words if OVERRIDE.match(word)]
+    return [word for word in words if word not in overrides], overrides
+
+
+def as_utf8(text: str, what: str) -> str:
+    """An argument as text, whatever the locale has made of its bytes."""
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeError:
+        raise DataError(f"{what}: not valid UTF-8") from None
+
+
+@contextmanager
+def termination(message: str) -> Iterator[None]:
+    """SIGTERM ends what is inside with exit code 75 and a message how to go on."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Stopped(message)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def models(arguments: argparse.Namespace) -> list[str]:
     """The model directories that were named."""
     first = arguments.model
-    if first and "=" in first and arguments.more:  # with -m alone, the first free word is an override
+    if first and OVERRIDE.match(first) and arguments.more:  # with -m alone, the first free word is an override
         arguments.override.insert(0, first)
         first = None
     found = [first, *arguments.more] if first else arguments.more
@@ -46,10 +82,9 @@ def set_threads(arguments: argparse.Namespace) -> None:
 
 def positive(text: str) -> int:
     """An argument that must be a whole number above zero."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, found {text}")
+    return int(text)
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
@@ -75,8 +110,10 @@ def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """What was given of the search, checked against nothing yet."""
     given = {name: getattr(arguments, name, None) for name in Search.model_fields}
     given = {name: value for name, value in given.items() if value is not None}
-    plain = [word.removeprefix("search.") for word in arguments.override]
-    return apply_overrides(given, plain)
+    words, overrides = divide(arguments.override)
+    if words:
+        raise ConfigError(f"'{words[0]}': expected key=value, an option of the search")
+    return apply_overrides(given, [word.removeprefix("search.") for word in overrides])
 
 
 def check_search(base: Search, given: dict[str, Any]) -> Search:

@@ -6,36 +6,38 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from regard.commands.train import make_run
+from regard.commands.options import termination
+from regard.commands.train import add_corpus, make_options
+
+EPILOGUE = """\
+examples:
+  regard prepare pairs.tsv -o corpus               then:  regard train --prepared corpus -o model
+  regard prepare recipe.toml -o corpus             then:  regard train recipe.toml --prepared corpus -o model
+  regard prepare train.tsv --test test.tsv -o corpus       does the test occur in training?
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
-    parser.epilog = "then:  regard train recipe.toml -o model --prepared DIR"
-    parser.add_argument("what", nargs="+", metavar="FILE | key=value", help="a recipe (.toml), a file of pairs, or two")
+    parser.epilog = EPILOGUE
+    add_corpus(parser)
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder of the prepared corpus")
-    parser.add_argument("--valid", nargs="+", metavar="FILE", help="validation pairs (default: a part is split off)")
     parser.add_argument("--test", nargs="+", metavar="FILE", help="test pairs, to look for overlap with training")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--seed", type=int)
-    parser.set_defaults(start=None, prepared=None, threads=None)
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the split into training and validation")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Prepare, and print the report."""
-    from regard.commands.train import absolute
-    from regard.config import Run, apply_overrides, validate
-    from regard.prepare import prepare
+    from regard.config import dump_toml
+    from regard.prepare import prepare, start_task
 
-    options, reasons = make_run(arguments)
-    if arguments.test:
-        values = apply_overrides(options.model_dump(mode="json"), [])
-        values["data"]["test"] = absolute(arguments.test)
-        options = validate(Run, values, "options")
-    for line in reasons:
-        print(line, file=sys.stderr)
-    prepared = prepare(options, Path(arguments.output), lambda text: print(text, file=sys.stderr))
-    report = json.loads((prepared.directory / "audit.json").read_text(encoding="utf-8"))
+    with termination(f"stopped; start again with: {arguments.command_line}"):
+        options = make_options(arguments)
+        directory = Path(arguments.output)
+        prepared = prepare(options, directory, lambda text: print(text, file=sys.stderr), start_task(options))
+        (directory / "run.toml").write_text(dump_toml(options), encoding="utf-8")
+    report = json.loads((directory / "audit.json").read_text(encoding="utf-8"))
     if arguments.json:
         print(json.dumps({"corpora": report, "stores": prepared.facts}, ensure_ascii=False, indent=1))
     else:

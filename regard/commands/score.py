@@ -7,10 +7,20 @@ from itertools import islice
 
 from regard.commands.options import add_device, set_threads
 
+EPILOGUE = """\
+examples:
+  regard score model test.tsv
+  regard score model test.en test.de --jsonl
+  paste source.txt target.txt | regard score model
+
+Prints the mean log-probability per token (EOS counted) and the sum, a TAB between; the perplexity of all goes
+to stderr.
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
-    parser.epilog = "prints the mean log-probability per token (EOS counted) and the sum, TAB between"
+    parser.epilog = EPILOGUE
     parser.add_argument("model", metavar="MODEL", help="model or run directory")
     parser.add_argument(
         "pairs", nargs="*", metavar="FILE", help="a file of pairs or two aligned ones (none: TSV on stdin)"
@@ -25,14 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Score all pairs, in blocks."""
     set_threads(arguments)
-    from regard.commands.train import absolute
     from regard.data.text import read_pairs, write_line
     from regard.metrics import perplexity
     from regard.predict import load
+    from regard.recipe import locate_corpus
 
-    corpus = absolute(arguments.pairs) if arguments.pairs else "-"
+    corpus = locate_corpus(arguments.pairs) or "-"
     predictor = load(arguments.model, *arguments.more, device=arguments.device)
-    pairs = iter(read_pairs(corpus, "auto" if arguments.pairs else "tsv"))
+    pairs = read_pairs(corpus, "auto" if arguments.pairs else "tsv")
     total, tokens = 0.0, 0
     while block := list(islice(pairs, 1000)):
         sources, targets = zip(*block, strict=True)

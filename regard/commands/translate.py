@@ -8,7 +8,6 @@ import argparse
 import hashlib
 import json
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,11 +24,12 @@ from regard.commands.options import (
     positive,
     search_options,
     set_threads,
+    termination,
 )
 from regard.config import Search
 from regard.data.batch import Hypothesis
 from regard.data.text import read_lines, write_line
-from regard.errors import ConfigError, Interrupted, Stopped
+from regard.errors import ConfigError, DataError, Interrupted
 
 if TYPE_CHECKING:
     from regard.predict import Predictor
@@ -75,14 +75,13 @@ def run(arguments: argparse.Namespace) -> None:
 
     named = models(arguments)
     given = search_options(arguments)
-    if arguments.seed is not None:
-        given["seed"] = arguments.seed
-    lines = read_lines(arguments.input, arguments.decode)
+    if arguments.input != "-":
+        next(read_lines(arguments.input, "replace"), None)  # a file that is not there is told at once
     predictor = load(*named, device=arguments.device)
     search = check_search(predictor.search, given)
     job = Job(predictor, search, arguments)
-    with opened(arguments, named, search) as (stream, progress):
-        done = job.run(lines, stream, progress)
+    with opened(arguments, named, search) as (stream, part):
+        done = job.run(read_lines(arguments.input, arguments.decode), stream, part)
     notes = [f"{number:,} {what}" for what, number in predictor.counts.items() if number]
     if not arguments.interactive:
         print(f"{done:,} lines" + (": " + ", ".join(notes) if notes else ""), file=sys.stderr)
@@ -99,14 +98,11 @@ class Job:
         self.block = 1 if arguments.interactive or (arguments.input == "-" and sys.stdin.isatty()) else arguments.block
         self.prefixes = read_lines(arguments.prefix, arguments.decode) if arguments.prefix else None
 
-    def run(self, lines: Iterator[str], stream: IO[bytes], progress: "Part | None") -> int:
+    def run(self, lines: Iterator[str], stream: IO[bytes], part: "Part | None") -> int:
         """All lines, after those an earlier sitting has done; the number of records in the output."""
-        done = progress.records if progress else 0
-        for _ in islice(lines, done):
+        done = part.skip(lines) if part else 0
+        for _ in islice(self.prefixes or (), done):
             pass
-        if self.prefixes is not None:
-            for _ in islice(self.prefixes, done):
-                pass
         while block := list(islice(lines, self.block)):
             records = self.records(block, done)
             if len(records) != len(block):
@@ -116,8 +112,10 @@ class Job:
                     write_line(stream, line)
             stream.flush()
             done += len(block)
-            if progress:
-                progress.commit(done)
+            if part:
+                part.commit(block)
+        if self.prefixes is not None and next(self.prefixes, None) is not None:
+            raise DataError(f"--prefix has more lines than the input, which has {done}")
         return done
 
     def records(self, block: list[str], first: int) -> list[list[str]]:
@@ -126,7 +124,7 @@ class Job:
         if self.prefixes is not None:
             prefixes = list(islice(self.prefixes, len(block)))
             if len(prefixes) < len(block):
-                raise ConfigError(f"--prefix has {first + len(prefixes)} lines, the input has more")
+                raise DataError(f"--prefix has {first + len(prefixes)} lines, the input has more")
         found = self.predictor.nbest(
             block, prefixes=prefixes, align=self.align or self.jsonl, first=first, **self.search
         )
@@ -169,79 +167,108 @@ def pharaoh(output: Hypothesis) -> str:
 
 
 class Part:
-    """The unfinished output: how many records are safely in it."""
+    """The unfinished output: how many records are safely in it, and a hash of the lines they belong to."""
 
     def __init__(self, output: Path, job: dict[str, Any], resume: bool) -> None:
         self.output = output
-        self.part = output.with_name(output.name + ".part")
+        self.path = output.with_name(output.name + ".part")
         self.state = output.with_name(output.name + ".part.json")
         self.job = job
+        self.hash = hashlib.sha256()
         self.records = self.bytes = 0
-        if self.state.exists():
+        self.wanted = self.hash.hexdigest()
+        if self.state.exists() and self.path.exists():
             if not resume:
-                raise ConfigError(f"{self.part}: an interrupted job; --resume goes on with it (or delete it)")
-            before = json.loads(self.state.read_text(encoding="utf-8"))
-            if before["job"] != job:
-                changed = [key for key in job if before["job"].get(key) != job[key]]
-                raise ConfigError(f"{self.part}: was made with another {', '.join(changed)}; delete it to start anew")
-            self.records, self.bytes = before["records"], before["bytes"]
+                raise ConfigError(f"{self.path}: an interrupted job; --resume goes on with it (or delete it)")
+            self._take_up(self._read())
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            before = json.loads(self.state.read_bytes())
+            return {name: before[name] for name in ("job", "records", "bytes", "lines_sha256")}
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{self.state}: damaged; delete it to start anew") from None
+
+    def _take_up(self, before: dict[str, Any]) -> None:
+        if changed := [key for key in self.job if before["job"].get(key) != self.job[key]]:
+            raise ConfigError(f"{self.path}: was made with another {', '.join(changed)}; delete it to start anew")
+        self.records, self.bytes, self.wanted = before["records"], before["bytes"], before["lines_sha256"]
+        if self.path.stat().st_size < self.bytes:
+            raise DataError(f"{self.path}: shorter than the {self.bytes} bytes written; delete it to start anew")
 
     def open(self) -> IO[bytes]:
         """The part, cut to what is safe."""
-        stream = self.part.open("r+b" if self.part.exists() else "w+b")
-        stream.truncate(self.bytes)
-        stream.seek(self.bytes)
-        self.stream = stream
-        return stream
+        self.stream = self.path.open("r+b" if self.path.exists() else "w+b")
+        self.stream.truncate(self.bytes)
+        self.stream.seek(self.bytes)
+        return self.stream
 
-    def commit(self, records: int) -> None:
-        """So many records are on disk."""
+    def skip(self, lines: Iterator[str]) -> int:
+        """Pass over the lines that are done; they must be the same as then."""
+        for line in islice(lines, self.records):
+            self._note(line)
+        if self.hash.hexdigest() != self.wanted:
+            raise DataError(f"{self.path}: was made from other lines than the first {self.records} of the input")
+        return self.records
+
+    def _note(self, line: str) -> None:
+        self.hash.update(line.encode("utf-8", "surrogatepass") + b"\n")
+
+    def commit(self, block: list[str]) -> None:
+        """The records of these lines are on disk."""
         os.fsync(self.stream.fileno())
-        self.records = records
+        for line in block:
+            self._note(line)
+        self.records += len(block)
+        facts = {"job": self.job, "records": self.records, "bytes": self.stream.tell()}
         fresh = self.state.with_suffix(".tmp")
-        fresh.write_text(
-            json.dumps({"job": self.job, "records": records, "bytes": self.stream.tell()}), encoding="utf-8"
-        )
+        fresh.write_text(json.dumps({**facts, "lines_sha256": self.hash.hexdigest()}), encoding="utf-8")
         fresh.replace(self.state)
 
     def finish(self) -> None:
         """All is there: give the output its name."""
-        self.part.replace(self.output)
+        self.path.replace(self.output)
         self.state.unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Nothing is safely written: leave nothing behind."""
+        if not self.records:
+            self.path.unlink(missing_ok=True)
 
 
 @contextmanager
 def opened(arguments: argparse.Namespace, named: list[str], search: Search) -> Iterator[tuple[IO[bytes], Part | None]]:
     """Where the output goes; SIGTERM and Ctrl-C leave a part that can be gone on with."""
-    if not arguments.output:
+    output = Path(arguments.output) if arguments.output else None
+    if output is None:
         yield sys.stdout.buffer, None
         return
-    part = Part(Path(arguments.output), describe(arguments, named, search), arguments.resume)
-    hint = f"the first lines are in {part.part}; go on with --resume"
-
-    def stop(number: int, frame: object) -> None:
-        raise Stopped(f"stopped; {hint}")
-
-    before = signal.signal(signal.SIGTERM, stop)
+    if output.is_dir():
+        raise ConfigError(f"{output}: is a directory, expected a file")
+    if output.exists() and not output.is_file():  # a pipe or a device
+        with output.open("wb") as stream:
+            yield stream, None
+        return
+    part = Part(output, describe(arguments, named, search), arguments.resume)
+    hint = f"the finished lines are in {part.path}; go on with --resume"
     try:
-        with part.open() as stream:
+        with termination(f"stopped; {hint}"), part.open() as stream:
             yield stream, part
         part.finish()
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; {hint}") from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        part.tidy()
 
 
 def describe(arguments: argparse.Namespace, named: list[str], search: Search) -> dict[str, Any]:
-    """Everything that decides what an output looks like."""
+    """Everything that decides what an output looks like, beside the lines."""
     from regard.directory import MANIFEST, find_directory
 
     manifests = [find_directory(path) / MANIFEST for path in named]
-    size = Path(arguments.input).stat().st_size if arguments.input != "-" and Path(arguments.input).exists() else None
     return {
-        "models": [hashlib.sha256(path.read_bytes()).hexdigest() for path in manifests],
-        "input": [arguments.input, size],
+        "model": [hashlib.sha256(path.read_bytes()).hexdigest() for path in manifests],
         "search": search.model_dump(mode="json"),
         "format": [arguments.jsonl, arguments.align, arguments.prefix, arguments.decode],
+        "block": arguments.block,
     }

@@ -14,7 +14,7 @@ class _ByteDropout(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, x: Tensor, rate: float) -> Tensor:
-        threshold = round(rate * 256)
+        threshold = min(round(rate * 256), 255)
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
         kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= threshold
         context.scale = 256 / (256 - threshold)

@@ -23,7 +23,7 @@ Pair = tuple[str, str]
 Span = tuple[int, int]  # first character, and the one after the last
 
 LOCALES = ("en", "de", "fr", "es", "it", "nl", "sv", "pl", "fi", "hu")
-YEARS = (1900, 2099)  # both included
+YEARS = (1000, 2999)  # both included; each digit must be read, none follows from those before it
 TARGET_SPANS: dict[str, Span] = {"year": (0, 4), "month": (5, 7), "day": (8, 10)}  # in YYYY-MM-DD
 
 

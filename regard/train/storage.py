@@ -128,8 +128,8 @@ def require_space(directory: Path, needed: int) -> None:
 class Lock:
     """One process at a time trains in a directory; the lock goes with its process, not with its forks."""
 
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "train.lock"
+    def __init__(self, directory: Path, name: str = "train.lock") -> None:
+        self.path = directory / name
 
     def __enter__(self) -> "Lock":
         self.handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)

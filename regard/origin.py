@@ -1,0 +1,63 @@
+"""How a result came about: what anybody needs to get it again, kept in every result.json."""
+
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from regard import __version__
+
+
+def origin(command: str, seed: int, seconds: float, data_sha256: str | None) -> dict[str, Any]:
+    """Command, commit, seed, wall time, data hash, versions and kind of machine."""
+    import torch
+
+    return {
+        "command": command,
+        "commit": commit(),
+        "seed": seed,
+        "seconds": round(seconds, 2),
+        "data_sha256": data_sha256,
+        "machine": machine(),
+        "threads": torch.get_num_threads(),
+        "regard": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def commit() -> str | None:
+    """The commit of the code, when it runs from a checkout; `+` when files have changed since."""
+    here = Path(__file__).resolve().parents[1]
+    if not (here / ".git").exists():
+        return None
+    found = [_git(here, "rev-parse", "HEAD"), _git(here, "status", "--porcelain", "--untracked-files=no", "regard")]
+    return found[0] + ("+" if found[1] else "") if found[0] else None
+
+
+def _git(directory: Path, *words: str) -> str:
+    try:
+        command = ["git", "-C", str(directory), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def machine() -> str:
+    """The kind of machine, without its name."""
+    return f"{platform.system()} {platform.machine()}, {processor()}, {os.cpu_count()} cores"
+
+
+def processor() -> str:
+    """The model of the processor, as far as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown processor"

@@ -1,0 +1,112 @@
+"""From what a user gives to the options of a run: a recipe, or files of pairs for which everything is chosen."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.config import Corpus, Run, apply_overrides, read_recipe, validate
+from regard.directory import has_begun, read_directory
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.predict import Predictor
+
+Files = str | Path | Sequence[str | Path]  # a recipe, a file of pairs, or a source and a target file
+
+
+def train(
+    what: Run | Mapping[str, Any] | Files,
+    output: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    valid: Files = (),
+    start: str | Path | None = None,
+    prepared: str | Path | None = None,
+    device: str = "auto",
+    allow: Sequence[str] = (),
+    quiet: bool = False,
+) -> "Predictor":
+    """Train in the run directory `output`, or go on where an earlier call was stopped; the finished model.
+
+    `what` is a recipe (`.toml`), its values, a file of pairs, or a source and a target file; options that nobody
+    gives are chosen from the corpus. `overrides` are `"section.key=value"`; `start` is a model to go on from;
+    `allow` names options that may differ from those the run was started with.
+
+        regard.train("pairs.tsv", "model").translate(["a man sleeps ."])
+    """
+    if isinstance(what, Run | Mapping):
+        values = what.model_dump(mode="json", exclude_none=True) if isinstance(what, Run) else dict(what)
+        run = complete(values, "options", overrides, given_values(valid, (), start, prepared))
+    else:
+        run, _ = make_run(what, output, overrides, valid=valid, start=start, prepared=prepared)
+    from regard.pipeline import train as train_run
+
+    return train_run(run, output, device=device, allow=allow, quiet=quiet)
+
+
+def make_run(
+    files: Files,
+    output: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    valid: Files = (),
+    test: Files = (),
+    start: str | Path | None = None,
+    prepared: str | Path | None = None,
+) -> tuple[Run, list[str]]:
+    """The options of the run in `output`, and why they were chosen where nobody gave them."""
+    given = given_values(valid, test, start, prepared)
+    names = [files] if isinstance(files, str | Path) else list(files)
+    recipe = Path(names[0]) if names else Path(prepared or "") / "run.toml"
+    if (len(names) == 1 and recipe.suffix == ".toml") or (not names and prepared):
+        return complete(read_recipe(recipe), str(recipe), overrides, given), []
+    corpus = locate_corpus(names)
+    if corpus is None:
+        raise ConfigError("expected a recipe (.toml), a file of pairs, or a source and a target file")
+    kept = Path(output) / "run.toml"
+    reasons: list[str] = []
+    if has_begun(Path(output)):  # what was chosen when the run began
+        values = read_recipe(kept)
+        before = values["data"].get("train")
+        if locate_corpus(before or ()) != corpus:
+            raise ConfigError(f"{kept}: this run was started on {before}, not on {corpus}")
+    else:
+        from regard.choose import choose, follow_model
+
+        chosen, reasons = (
+            follow_model(start, corpus, locate_corpus(valid)) if start else choose(corpus, locate_corpus(valid))
+        )
+        values = chosen.model_dump(mode="json", exclude_none=True)
+    return complete(values, "options", overrides, given), reasons
+
+
+def given_values(valid: Files, test: Files, start: str | Path | None, prepared: str | Path | None) -> dict[str, Any]:
+    """What was given beside the recipe, as values of one."""
+    corpora = {"valid": locate_corpus(valid), "test": locate_corpus(test)}
+    data: dict[str, Any] = {key: corpus for key, corpus in corpora.items() if corpus}
+    if prepared:
+        data["prepared"] = str(Path(prepared).resolve())
+    return {"data": data} | ({"start": str(Path(start).resolve())} if start else {})
+
+
+def complete(values: dict[str, Any], where: str, overrides: Sequence[str], given: dict[str, Any]) -> Run:
+    """The options with what was given beside them; a run that goes on from a model has that model's sections."""
+    data = values.get("data", {})
+    if isinstance(data, dict):
+        values = values | given | {"data": data | given["data"]}
+    values = apply_overrides(values, list(overrides))
+    if isinstance(start := values.get("start"), str):
+        _, config = read_directory(start)
+        for section in ("text", "model"):
+            own = values.get(section, {})
+            values[section] = config.get(section, {}) | own if isinstance(own, dict) else own
+    return validate(Run, values, where)
+
+
+def locate_corpus(files: Files) -> Corpus | None:
+    """One file, or a pair of files, by their full names."""
+    names = [files] if isinstance(files, str | Path) else list(files)
+    if len(names) > 2:
+        raise ConfigError(f"expected one file of pairs or two aligned files, found {len(names)}: {names[2]}")
+    full = [str(Path(name).resolve()) for name in names]
+    return (full[0], full[1]) if len(full) == 2 else next(iter(full), None)
