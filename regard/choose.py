@@ -89,7 +89,7 @@ def choose_text(source: SideFacts, target: SideFacts, scale: float, reasons: lis
     }
     if kinds == ["bpe", "bpe"]:
         shared = overlap(source.characters, target.characters)
-        options["joint"] = shared > 0.9
+        options["joint"] = shared > 0.75
         words = (source.words + target.words) * scale / (1 if options["joint"] else 2)
         options["vocabulary"] = int(min(32000, max(600, 100 * round(14 * words**0.5 / 100))))
         how = "one vocabulary for both sides" if options["joint"] else "a vocabulary for each side"

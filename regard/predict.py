@@ -144,19 +144,17 @@ class Predictor:
         links = self._links(part.ids, hypothesis.ids) if (align or unknown) and hypothesis.ids else None
         copies = None
         if unknown and links is not None:
-            copies = [source_tokens[link] if link < len(source_tokens) else "" for link in links]
+            copies = [source_tokens[link] for link in links]
         self.counts["unknown words copied" if copies else "unknown words"] += unknown
         output = self.task.finish(self.task.inner_text(hypothesis.ids, copies))
         tokens = tuple(self.task.target.tokenizer.pieces(hypothesis.ids))
-        alignment = None
-        if align and links is not None:
-            alignment = tuple((link, place) for place, link in enumerate(links) if link < len(source_tokens))
+        alignment = tuple((link, place) for place, link in enumerate(links)) if align and links is not None else None
         return replace(hypothesis, text=output, tokens=tokens, source_tokens=source_tokens, alignment=alignment)
 
     def _links(self, source: list[int], ids: Sequence[int]) -> list[int] | None:
-        """The source token each output token looks at most."""
+        """The source token, EOS aside, each output token looks at most."""
         weights = self.engine.cross_attention([source], [[*ids, EOS]])
-        return None if weights is None else weights[0, : len(ids)].argmax(-1).tolist()
+        return None if weights is None else weights[0, : len(ids), : len(source) - 1].argmax(-1).tolist()
 
     def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096) -> list[Hypothesis]:
         """Each target with the probability the model gives it after its source."""

@@ -85,7 +85,7 @@ def test_cross_attention_keys_are_projected_once(tiny_model):
         ({"position_join": "concatenate", "tie": "none", "positions": "none"}, "needs positions"),
         ({"position_join": "concatenate", "tie": "none", "position_width": 8}, "must be below width"),
         ({"activation": "tanh"}, "activation"),
-        ({"layers": 3}, "unknown key 'layers'"),
+        ({"layers": 3}, "did you mean 'encoder_layers'"),
         ({"dropout": 1.0}, "dropout"),
     ],
 )

@@ -1,0 +1,258 @@
+"""`regard translate`: exactly one record out for each record in, whatever the input; interrupted jobs go on."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from regard.commands.translate import Part
+from regard.errors import ConfigError, DataError
+
+ODD = ["\r", "\u2028", "\u2029", "\x85", "\0", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x1f", "\ufeff", "\u3000",
+       "\t", "  ", " ", "a", "ä", "b c", "|||", '"', "\\", "日本", "🙂", "a" * 700, "<unk>", "</s>", "\ud7ff"]  # fmt: skip
+LINES = st.lists(st.lists(st.sampled_from(ODD), max_size=4).map("".join), max_size=12)
+QUICK = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def records(content: bytes) -> list[str]:
+    """The lines of an input, as the discipline of the project reads them."""
+    lines = content.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    texts = [line.removesuffix(b"\r").decode() for line in lines]
+    return [text.removeprefix("\ufeff") if number == 0 else text for number, text in enumerate(texts)]
+
+
+@QUICK
+@given(lines=LINES, last=st.booleans(), model=st.sampled_from(["transformer", "rnn"]))
+def test_one_record_out_for_each_record_in(shop, call, lines, last, model):
+    content = ("\n".join(lines) + ("\n" if last and lines else "")).encode()
+    done = call("translate", shop / model, "--beam", 1, "--block", 4, "maximum_length=4", stdin=content)
+    assert done.code == 0, done.err
+    outputs = done.out.split(b"\n")
+    assert outputs.pop() == b"", "every line ends in \\n"
+    wanted = records(content)
+    assert len(outputs) == len(wanted)
+    assert b"\r" not in done.out
+    for line, output in zip(wanted, outputs, strict=True):
+        assert line.strip() or output == b"", "a blank line gives a blank line"
+
+
+@QUICK
+@given(lines=LINES, last=st.booleans())
+def test_one_json_object_out_for_each_record_in(shop, call, lines, last):
+    content = ("\n".join(lines) + ("\n" if last and lines else "")).encode()
+    done = call("translate", shop / "rnn", "--jsonl", "--beam", 2, "--nbest", 2, "maximum_length=4", stdin=content)
+    assert done.code == 0, done.err
+    outputs = [json.loads(line) for line in done.out.split(b"\n")[:-1]]
+    assert [output["source"] for output in outputs] == records(content)
+    for output in outputs:
+        assert output["source"].strip() or output["text"] == ""
+        assert output["nbest"][0]["text"] == output["text"]
+
+
+def test_the_same_from_a_file_and_in_any_blocks(shop, call, tmp_path):
+    lines = [line.split("\t")[0] for line in (shop / "test.tsv").read_text().splitlines()]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n\n")
+    command = ("translate", shop / "transformer", "-i", tmp_path / "in.txt", "--beam", 3, "maximum_length=6")
+    whole = call(*command)
+    assert whole.out.count(b"\n") == len(lines) + 1
+    assert whole.err == f"{len(lines) + 1} lines: 1 blank\n" or "cut off" in whole.err
+    assert call(*command, "--block", 3).out == whole.out
+    assert call(*command, "-o", tmp_path / "out.txt").out == b""
+    assert (tmp_path / "out.txt").read_bytes() == whole.out
+    assert call(*command, "--batch-tokens", 20).out == whole.out
+    assert call("translate", "-m", shop / "transformer", "-i", tmp_path / "in.txt", "beam=3", "maximum_length=6").out == whole.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_a_too_long_line_is_translated_in_parts_and_counted(shop, call):
+    long = ("a b c d e . " * 80).strip()
+    done = call("translate", shop / "transformer", "--beam", 1, "maximum_length=3", stdin=f"a\n{long}\n\nb\n".encode())
+    assert done.out.count(b"\n") == 4
+    assert re.search("4 lines: .*1 blank", done.err)
+    assert "1 too long" in done.err
+
+
+def test_nbest_and_alignment(shop, call):
+    done = call("translate", shop / "rnn", "--nbest", 3, stdin=b"a b\n\nc\n")
+    rows = [line.split(" ||| ") for line in done.out.decode().splitlines()]
+    assert [row[0] for row in rows] == ["0"] * 3 + ["1"] + ["2"] * 3
+    scores = [float(row[-1]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True)
+    done = call("translate", shop / "rnn", "--align", stdin=b"a b\n\n")
+    first, second = done.out.decode().splitlines()
+    assert re.fullmatch(r".* \|\|\| \d+-\d+( \d+-\d+)*", first)
+    assert second == ""
+    assert call("translate", shop / "rnn", "--beam", 2, "--nbest", 3, stdin=b"a\n").code == 2
+
+
+def test_sampling_follows_the_seed_and_not_the_blocks(shop, call):
+    lines = b"a b c\nd e\nf\n" * 3
+    command = ("translate", shop / "transformer", "--method", "sample")
+    one = call(*command, "--seed", 1, stdin=lines).out
+    assert call(*command, "--seed", 1, "--block", 2, stdin=lines).out == one
+    assert call(*command, "--seed", 2, stdin=lines).out != one
+
+
+def test_forced_prefixes(shop, call, tmp_path):
+    (tmp_path / "prefix").write_text("b a\n\nc\n")
+    done = call("translate", shop / "rnn", "--prefix", tmp_path / "prefix", stdin=b"a b\n\nc d\n")
+    lines = done.out.decode().splitlines()
+    assert (lines[0][:3], lines[1], lines[2][:1]) == ("b a", "", "c")
+    for stdin in (b"a\n", b"a\n" * 4):
+        done = call("translate", shop / "rnn", "--prefix", tmp_path / "prefix", stdin=stdin)
+        assert done.code == 3
+        assert "--prefix" in done.err
+
+
+def test_ensembles(shop, call, tmp_path):
+    alone = call("translate", shop / "rnn", "--jsonl", stdin=b"a b c\n")
+    twice = call("translate", "-m", shop / "rnn", "-m", shop / "rnn", "--jsonl", stdin=b"a b c\n")
+    one, two = json.loads(alone.out), json.loads(twice.out)
+    assert one["text"] == two["text"]
+    assert one["score"] == pytest.approx(two["score"], abs=1e-5)
+    done = call("translate", shop / "rnn", "-m", shop / "transformer", stdin=b"a\n")
+    assert done.code == 4
+    assert "tokenizers differ" in done.err
+
+
+def test_wrong_input(shop, call, tmp_path):
+    model = shop / "transformer"
+    (tmp_path / "bad.txt").write_bytes(b"a\nb \xff c\n")
+    for words, stdin in (([], b"a\nb \xff c\n"), (["-i", tmp_path / "bad.txt"], b"")):
+        done = call("translate", model, *words, stdin=stdin)
+        assert done.code == 3
+        assert "line 2, byte 3: not valid UTF-8" in done.err
+    assert str(tmp_path / "bad.txt") in done.err
+    done = call("translate", model, "--decode", "replace", stdin=b"a\nb \xff c\n")
+    assert (done.code, done.out.count(b"\n")) == (0, 2)
+    for name, message in (("missing", "no such file"), (".", "is a directory")):
+        done = call("translate", model, "-i", tmp_path / name, "-o", tmp_path / "out")
+        assert done.code == 3
+        assert message in done.err
+    assert not list(tmp_path.glob("out*"))
+    (tmp_path / "cut.gz").write_bytes(b"\x1f\x8b\x08\x00")
+    done = call("translate", model, "-i", tmp_path / "cut.gz")
+    assert done.code == 3
+    assert "cut.gz" in done.err
+
+
+def test_wrong_options(shop, call):
+    for words, message in (
+        (["baem=3"], "search: baem: unknown key; did you mean 'beam'?"),
+        (["beam=many"], "search: beam: should be a valid integer"),
+        (["--top-p", "2"], "search: top_p: should be less than or equal to 1"),
+        (["stray"], "'stray': expected key=value"),
+        (["--device", "quantum"], "--device quantum"),
+        (["--method", "greedy", "--nbest", "2"], "greedy search finds one output"),
+    ):
+        done = call("translate", shop / "rnn", *words, stdin=b"a\n")
+        assert (done.code, done.out) == (2, b"")
+        assert message in done.err
+
+
+def test_outputs_that_cannot_be_written(shop, call, tmp_path):
+    done = call("translate", shop / "rnn", "-o", tmp_path, stdin=b"a\n")
+    assert done.code == 2
+    assert "is a directory" in done.err
+    done = call("translate", shop / "rnn", "-o", tmp_path / "no" / "out", stdin=b"a\n")
+    assert done.code == 1
+    assert str(tmp_path / "no") in done.err
+    assert call("translate", shop / "rnn", "-o", "/dev/null", stdin=b"a\n").code == 0
+
+
+# Interrupted jobs
+
+
+@pytest.fixture(scope="module")
+def job(shop, call, tmp_path_factory):
+    """A long input, and what an uninterrupted translation makes of it."""
+    folder = tmp_path_factory.mktemp("job")
+    lines = [line.split("\t")[0] for line in (shop / "test.tsv").read_text().splitlines()]
+    (folder / "in.txt").write_text("\n".join((lines * 4)[:115]) + "\nlast")
+    words = ["translate", shop / "transformer", "-i", folder / "in.txt", "--block", "5", "--beam", "2", "maximum_length=5"]
+    words = [str(word) for word in words]
+    assert call(*words, "-o", folder / "whole.txt").code == 0
+    return folder, words, (folder / "whole.txt").read_bytes()
+
+
+STOPS = [(signal.SIGKILL, -9, ""), (signal.SIGTERM, 75, "go on with --resume"), (signal.SIGINT, 130, "--resume")]
+
+
+@pytest.mark.parametrize(("number", "code", "message"), STOPS)
+def test_a_stopped_job_goes_on(call, job, number, code, message, tmp_path):
+    """The real process, stopped in the middle by a real signal."""
+    _, words, whole = job
+    output = tmp_path / "out.txt"
+    command = [sys.executable, "-m", "regard", *words, "-o", str(output)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    part = output.with_name("out.txt.part")
+    while process.poll() is None and not (part.exists() and part.stat().st_size > len(whole) // 8):
+        time.sleep(0.002)
+    process.send_signal(number)
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == code, error
+    assert message in error
+    assert "Traceback" not in error
+    assert 0 < part.stat().st_size < len(whole)
+    assert not output.exists()
+    refused = call(*words, "-o", output)
+    assert refused.code == 2
+    assert "--resume goes on with it" in refused.err
+    assert call(*words, "-o", output, "--resume").code == 0
+    assert output.read_bytes() == whole
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+@pytest.mark.parametrize("blocks", [1, 11, 24])
+def test_killed_after_any_block(call, job, blocks, tmp_path, monkeypatch):
+    _, words, whole = job
+    output = tmp_path / "out.txt"
+
+    def fail(part, block, commit=Part.commit, seen=[0]):  # noqa: B006
+        seen[0] += 1
+        if seen[0] == blocks:
+            part.stream.write(b"half a li")  # written, but not yet counted
+            part.stream.flush()
+            raise MemoryError
+        commit(part, block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Part, "commit", fail)
+        with pytest.raises(MemoryError):
+            call(*words, "-o", output)
+    assert call(*words, "-o", output, "--resume").code == 0
+    assert output.read_bytes() == whole
+
+
+def test_a_job_only_goes_on_as_it_was(job, tmp_path):
+    output, description = tmp_path / "out.txt", {"model": 1, "search": 2}
+    part = Part(output, description, resume=False)
+    with part.open() as stream:
+        stream.write(b"x\ny\n")
+        part.commit(["a", "b"])
+    assert Part(output, description, resume=True).skip(iter("abc")) == 2
+    with pytest.raises(ConfigError, match="interrupted job"):
+        Part(output, description, resume=False)
+    with pytest.raises(ConfigError, match="made with another search"):
+        Part(output, {"model": 1, "search": 3}, resume=True)
+    with pytest.raises(DataError, match="other lines"):
+        Part(output, description, resume=True).skip(iter("acb"))
+    with pytest.raises(DataError, match="other lines"):
+        Part(output, description, resume=True).skip(iter("a"))
+    part.path.write_bytes(b"x\n")
+    with pytest.raises(DataError, match="shorter"):
+        Part(output, description, resume=True)
+    part.state.write_bytes(b"{")
+    with pytest.raises(DataError, match="damaged"):
+        Part(output, description, resume=True)
+    part.path.unlink()  # the job had finished, its state was left
+    assert Part(output, description, resume=True).records == 0

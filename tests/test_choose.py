@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+
+from regard.choose import choose, overlap, study
+from regard.errors import DataError
+
+
+def write(path: Path, pairs: list[tuple[str, str]]) -> str:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return str(path)
+
+
+def sentences(number: int) -> list[tuple[str, str]]:
+    return [(f"the w{i} sees a v{i % 97} near z{i % 31}", f"das w{i} sieht ein v{i % 97}") for i in range(number)]
+
+
+def test_commands_get_words_on_both_sides(tmp_path):
+    verbs, times = ["jump", "run", "walk"], ["once", "twice", "thrice"]
+    pairs = [(f"{verb} {time}", " ".join(["DO"] * n + [verb.upper()])) for verb in verbs for n, time in enumerate(times)]
+    run, reasons = choose(write(tmp_path / "a.tsv", pairs * 20))
+    assert (run.text.source, run.text.target) == ("words", "words")
+    assert run.model["kind"] == "rnn"
+    assert any("words" in reason for reason in reasons)
+
+
+def test_spelling_to_sound_gets_characters_and_symbols(tmp_path):
+    words = [f"{a}{b}{c}o" for a in "bcdfg" for b in "aeiou" for c in "lmnpr"]
+    run, _ = choose(write(tmp_path / "a.tsv", [(word, " ".join(word)) for word in words]))
+    assert (run.text.source, run.text.target) == ("characters", "words")
+    assert run.text.target_unicode == "none"  # phonemes are written as the data write them
+
+
+def test_hangul_syllables_are_taken_apart(tmp_path):
+    syllables = [chr(0xAC00 + 37 * i) for i in range(300)]
+    run, reasons = choose(write(tmp_path / "a.tsv", [(s + t, "k a n") for s, t in zip(syllables, syllables[1:], strict=False)]))
+    assert run.text.source_unicode == "NFD"
+    assert any("NFD" in reason for reason in reasons)
+
+
+def test_sentences_get_a_transformer_that_grows_with_the_corpus(tmp_path):
+    run, _ = choose(write(tmp_path / "a.tsv", sentences(2000)))
+    assert run.model["kind"] == "transformer"
+    assert (run.text.source, run.text.target) == ("bpe", "bpe")
+    assert run.text.joint
+    assert run.model["tie"] == "all"
+    larger, _ = choose(write(tmp_path / "b.tsv", sentences(8000)))
+    assert larger.text.vocabulary > run.text.vocabulary
+
+
+def test_different_scripts_get_separate_vocabularies(tmp_path):
+    pairs = [(f"the w{i} is here", "".join(chr(0x430 + (i * k) % 32) for k in range(1, 9)) + " тут есть") for i in range(500)]
+    run, _ = choose(write(tmp_path / "a.tsv", pairs))
+    assert not run.text.joint
+    assert run.model["tie"] == "output"
+
+
+def test_names_of_files_do_not_matter(tmp_path):
+    one, _ = choose(write(tmp_path / "train.en-de.tsv", sentences(300)))
+    other, _ = choose(write(tmp_path / "phonemes.tsv", sentences(300)))
+    assert one.model_copy(update={"data": other.data}) == other
+
+
+def test_an_empty_corpus_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"empty\.tsv"):
+        choose(write(tmp_path / "empty.tsv", []))
+
+
+def test_study_counts():
+    facts = study(["a b a", "c", ""])
+    assert (facts.lines, facts.words, facts.word_types) == (3, 4, 3)
+    assert facts.single == pytest.approx(2 / 3)
+
+
+def test_overlap_is_that_of_the_side_with_less():
+    assert overlap(study(["abc"]).characters, study(["abcx"]).characters) == pytest.approx(0.75)
