@@ -57,7 +57,7 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
 def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """Like `parse_args`, but free words (files, key=value) may also stand behind options."""
     parsed, rest = parser.parse_known_args(words)
-    free = next((name for name in ("what", "override") if hasattr(parsed, name)), None)
+    free = next((name for name in ("what", "pairs", "models", "override") if hasattr(parsed, name)), None)
     if free is None or any(word.startswith("-") for word in rest):
         parser.parse_args(words)  # complains
     elif rest:
@@ -88,6 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"regard: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
+    except (MemoryError, RuntimeError) as error:  # torch has no type of its own for memory of the CPU
+        if isinstance(error, RuntimeError) and "alloc" not in str(error) and "memory" not in str(error):
+            raise
+        print(f"regard: not enough memory: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr)
         return 1
     return 0
 

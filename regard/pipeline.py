@@ -174,7 +174,10 @@ def check_options(run: Run) -> Run:
     """Check the model's own options and write them out in full."""
     kind = run.model.get("kind", "transformer")
     _, options = model_options(run.model)
-    return run.model_copy(update={"model": {"kind": kind, **options.model_dump(mode="json")}})
+    section = {"kind": kind, **options.model_dump(mode="json")}
+    if section.get("tie") in ("embeddings", "all") and not run.text.joint:
+        raise ConfigError(f"model.tie = '{section['tie']}' needs one vocabulary for both sides: text.joint = true")
+    return run.model_copy(update={"model": section})
 
 
 def settle(run: Run, directory: Path, allow: Sequence[str]) -> bool:

@@ -52,8 +52,8 @@ class Splitter:
         self.seed = run.seed
         if not run.data.train:
             raise ConfigError("data.train: no training file given")
-        self.share = 0.0
         self.number = 0
+        self.limit = 0  # sources with a hash below it are held out
 
     def read(self, corpus: Corpus) -> Iterator[Pair]:
         """The pairs of one corpus."""
@@ -76,18 +76,18 @@ class Splitter:
             yield pair
         if self.data.valid is None and self.number:
             share = min(self.data.valid_fraction, self.data.valid_limit / self.number)
-            self.share = max(share, (lowest + 1) / MOST)
+            self.limit = max(int(share * MOST), lowest + 1)
 
     def hash(self, pair: Pair) -> int:
         digest = hashlib.blake2b(f"{self.seed}\0{pair.source}".encode(errors="replace"), digest_size=8).digest()
         return int.from_bytes(digest, "big")
 
     def held_out(self, pair: Pair) -> bool:
-        return self.hash(pair) < self.share * MOST
+        return self.hash(pair) < self.limit
 
     def train(self) -> Iterator[Pair]:
         """The pairs to learn from."""
-        return (pair for pair in self.all() if not self.share or not self.held_out(pair))
+        return (pair for pair in self.all() if not self.limit or not self.held_out(pair))
 
     def valid(self) -> Iterator[Pair]:
         """The pairs to validate on."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.config import Corpus, Run, apply_overrides, read_recipe, validate
+from regard.config import FILES, Corpus, Run, apply_overrides, read_recipe, validate
 from regard.directory import has_begun, read_directory
 from regard.errors import ConfigError
 
@@ -95,6 +95,8 @@ def complete(values: dict[str, Any], where: str, overrides: Sequence[str], given
     if isinstance(data, dict):
         values = values | given | {"data": data | given["data"]}
     values = apply_overrides(values, list(overrides))
+    if isinstance(files := values.get("data"), dict):  # names in overrides are relative to the working directory
+        values["data"] = files | {key: absolute(files[key]) for key in FILES if key in files}
     if isinstance(start := values.get("start"), str):
         _, config = read_directory(start)
         for section in ("text", "model"):
@@ -103,10 +105,17 @@ def complete(values: dict[str, Any], where: str, overrides: Sequence[str], given
     return validate(Run, values, where)
 
 
+def absolute(name: Any) -> Any:
+    """The full name of a file, or of both files of a corpus."""
+    if isinstance(name, list | tuple):
+        return [absolute(item) for item in name]
+    return str(Path(name).resolve()) if isinstance(name, str) else name
+
+
 def locate_corpus(files: Files) -> Corpus | None:
     """One file, or a pair of files, by their full names."""
     names = [files] if isinstance(files, str | Path) else list(files)
     if len(names) > 2:
         raise ConfigError(f"expected one file of pairs or two aligned files, found {len(names)}: {names[2]}")
-    full = [str(Path(name).resolve()) for name in names]
+    full = [absolute(str(name)) for name in names]
     return (full[0], full[1]) if len(full) == 2 else next(iter(full), None)

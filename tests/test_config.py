@@ -78,7 +78,7 @@ def test_files_of_a_recipe_are_relative_to_it(tmp_path, monkeypatch):
 
 
 def test_unreadable_recipes_are_named(tmp_path):
-    with pytest.raises(ConfigError, match="missing.toml: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"missing\.toml: cannot be read: No such file"):
         read_toml(tmp_path / "missing.toml")
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         read_toml(tmp_path)

@@ -13,7 +13,7 @@ one to go on with. `state=None` means from the beginning with nothing to keep, a
 import dataclasses
 from abc import ABC, abstractmethod
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -79,9 +79,7 @@ def select_rows(tree: Any, rows: Tensor) -> Any:
 class Model(nn.Module, ABC):
     """Base of all encoder–decoder models: the loss and the way through the door are the same for all."""
 
-    class Config(Options):
-        """A model's own options: the `model` section of a recipe."""
-
+    Config: ClassVar[type[Options]]  # a model's own options: the `model` section of a recipe
     limit: int | None = None  # longest source or target the model can take, EOS counted
 
     @abstractmethod

@@ -155,7 +155,7 @@ class Transformer(Model):
         for layer in self.encoder:
             x = layer(x, mask)
         x = self.encoder_norm(x)
-        return Memory(x, mask, tuple(layer.cross_attention.project(x) for layer in self.decoder))
+        return Memory(x, mask, tuple(layer.cross_attention.project(x) for layer in self.decoder))  # type: ignore[operator]
 
     def start(self, memory: Memory) -> TransformerState:
         rows, heads = len(memory.values), self.options.heads

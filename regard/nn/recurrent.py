@@ -40,7 +40,7 @@ class Recurrent(nn.Module):
             output, state = self.step(inputs[:, 0], state)
             return output[:, None], state
         first = tuple(part.transpose(0, 1).contiguous() for part in state)
-        outputs, last = self.layers(inputs, first if len(first) > 1 else first[0])
+        outputs, last = self.layers(inputs, first if self.cell == "lstm" else first[0])
         parts = last if isinstance(last, tuple) else (last,)
         return outputs, tuple(part.transpose(0, 1) for part in parts)
 
@@ -52,7 +52,7 @@ class Recurrent(nn.Module):
             if layer and self.training and self.dropout:
                 inputs = F.dropout(inputs, self.dropout)
             before = tuple(part[:, layer] for part in state)
-            result = cell(inputs, before if len(before) > 1 else before[0], *weights)
+            result = cell(inputs, before if self.cell == "lstm" else before[0], *weights)
             after.append(result if isinstance(result, tuple) else (result,))
             inputs = after[-1][0]
         return inputs, tuple(torch.stack(parts, 1) for parts in zip(*after, strict=True))
