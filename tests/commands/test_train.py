@@ -137,7 +137,7 @@ def test_wrong_options_are_named(call, shop, override):
 
 
 def test_a_model_that_does_not_fit_into_memory(call, shop):
-    done = call("train", shop / "tiny.toml", "-o", "run", "model.width=10_000_000", "--quiet")
+    done = call("train", shop / "tiny.toml", "-o", "run", "model.feed_forward=1_000_000_000_000", "--quiet")
     assert done.code == 1
     assert "not enough memory" in done.err
     assert done.err.count("\n") == 1
