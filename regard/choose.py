@@ -79,7 +79,9 @@ def choose(corpus: Corpus, valid: Corpus | None = None) -> tuple[Run, list[str]]
 
 def choose_text(source: SideFacts, target: SideFacts, scale: float, reasons: list[str]) -> Text:
     """Tokenizers of both sides."""
-    kinds = [choose_kind(side, name, reasons) for side, name in ((source, "source"), (target, "target"))]
+    kinds: list[TokenizerKind] = [
+        choose_kind(side, name, reasons) for side, name in ((source, "source"), (target, "target"))
+    ]
     form = choose_form(source, kinds[0], reasons)
     options: dict[str, Any] = {
         "source": kinds[0],

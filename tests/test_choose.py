@@ -1,3 +1,4 @@
+import itertools
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ def sentences(number: int) -> list[tuple[str, str]]:
 
 def test_commands_get_words_on_both_sides(tmp_path):
     verbs, times = ["jump", "run", "walk"], ["once", "twice", "thrice"]
-    pairs = [(f"{verb} {time}", " ".join(["DO"] * n + [verb.upper()])) for verb in verbs for n, time in enumerate(times)]
+    pairs = [
+        (f"{verb} {time}", " ".join(["DO"] * n + [verb.upper()])) for verb in verbs for n, time in enumerate(times)
+    ]
     run, reasons = choose(write(tmp_path / "a.tsv", pairs * 20))
     assert (run.text.source, run.text.target) == ("words", "words")
     assert run.model["kind"] == "rnn"
@@ -33,7 +36,7 @@ def test_spelling_to_sound_gets_characters_and_symbols(tmp_path):
 
 def test_hangul_syllables_are_taken_apart(tmp_path):
     syllables = [chr(0xAC00 + 37 * i) for i in range(300)]
-    run, reasons = choose(write(tmp_path / "a.tsv", [(s + t, "k a n") for s, t in zip(syllables, syllables[1:], strict=False)]))
+    run, reasons = choose(write(tmp_path / "a.tsv", [(s + t, "k a n") for s, t in itertools.pairwise(syllables)]))
     assert run.text.source_unicode == "NFD"
     assert any("NFD" in reason for reason in reasons)
 
@@ -49,7 +52,9 @@ def test_sentences_get_a_transformer_that_grows_with_the_corpus(tmp_path):
 
 
 def test_different_scripts_get_separate_vocabularies(tmp_path):
-    pairs = [(f"the w{i} is here", "".join(chr(0x430 + (i * k) % 32) for k in range(1, 9)) + " тут есть") for i in range(500)]
+    pairs = [
+        (f"the w{i} is here", "".join(chr(0x430 + (i * k) % 32) for k in range(1, 9)) + " тут есть") for i in range(500)
+    ]
     run, _ = choose(write(tmp_path / "a.tsv", pairs))
     assert not run.text.joint
     assert run.model["tie"] == "output"

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.commands.options import positive
 from regard.config import Data, Run, Search, Text, Train
 from regard.directory import write_json
 
@@ -35,7 +36,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "dropout": 0.1,
     },
 }
-STEPS = {"rnn": 700, "transformer": 900}
+STEPS = {"rnn": 700, "transformer": 800}
 RATES = {"rnn": 4e-3, "transformer": 2e-3}
 
 
@@ -43,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
     parser.add_argument("-o", "--output", default="quickstart", metavar="DIR", help="where everything is left")
     parser.add_argument("--again", action="store_true", help="train again what is already there")
-    parser.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.epilog = 'then:  regard attend quickstart/rnn "le 1er mai 2031"'
+    parser.add_argument("--threads", type=positive, help="CPU threads (default: all cores)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the dates and of training")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -185,7 +187,7 @@ def show(directory: Path, results: dict[str, Any]) -> None:
             print(f"  {source:40s} → {output}")
         print(f"  exact match on {result['tested']:,} dates never seen in training: {result['exact_match']:.1%}")
         print(
-            f"  year, month and day digits look at their words in {result['attention_on_source_words']:.1%} of the cases"
+            f"  digits of year, month, day look at their words in {result['attention_on_source_words']:.1%} of the cases"
             f"\n  ({result['attention_head']}; each single digit does in {result['every_digit']:.1%})"
         )
     print(f"""

@@ -65,10 +65,9 @@ def candidates(scores: Tensor, prices: Tensor, width: int) -> tuple[Tensor, Tens
 
 
 def living(best: Tensor, chosen: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Of the candidates, the K best that do not end: log-probability and place [B,K]."""
-    ended = chosen == EOS
-    order = ended.to(torch.uint8).sort(dim=1, stable=True).indices[:, :width]
-    return best.masked_fill(ended, NEVER).gather(1, order), order
+    """Of the 2K candidates, of which at most K end, the K best that do not: log-probability and place [B,K]."""
+    order = (chosen == EOS).to(torch.uint8).sort(dim=1, stable=True).indices[:, :width]
+    return best.gather(1, order), order
 
 
 def finish(

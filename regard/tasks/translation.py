@@ -78,7 +78,7 @@ class Translation:
 
     def inner_text(self, ids: Sequence[int], copies: Sequence[str] | None = None) -> str:
         """Ids → tokenised text; `copies` stand in for unknown words, in order."""
-        return self.target.tokenizer.decode([id for id in ids if id != EOS], copies)
+        return self.target.tokenizer.decode([token for token in ids if token != EOS], copies)
 
     def finish(self, inner: str) -> str:
         """Tokenised text → finished text."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.errors import ConfigError
 
 
-class Cancelled(Exception):  # noqa: N818
+class Cancelled(Exception):
     """Raised by `evaluate` when its `stop()` said True: the validation is done again after the resume."""
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.errors import Diverged, RegardError
 
 
-class Damaged(Exception):  # noqa: N818
+class Damaged(Exception):
     """A file that is not what was once written."""
 
 

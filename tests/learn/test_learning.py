@@ -12,7 +12,14 @@ pytestmark = [pytest.mark.learn, pytest.mark.timeout(900)]
 
 MODELS = {
     "rnn-additive": {"kind": "rnn", "width": 96, "embedding": 48, "attention": "additive", "dropout": 0.1},
-    "rnn-general": {"kind": "rnn", "cell": "lstm", "width": 96, "embedding": 48, "attention": "general", "dropout": 0.1},
+    "rnn-general": {
+        "kind": "rnn",
+        "cell": "lstm",
+        "width": 96,
+        "embedding": 48,
+        "attention": "general",
+        "dropout": 0.1,
+    },
     "transformer-pre": {"kind": "transformer", "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0},
     "transformer-post": {
         "kind": "transformer",

@@ -12,7 +12,7 @@ def plain(hidden, weight, bias, labels, smoothing):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-5)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)])
 def test_chunked_loss_and_gradients_equal_the_plain_form(monkeypatch, smoothing, with_bias, dtype, tolerance):
     monkeypatch.setattr(loss_module, "CHUNK", 7)  # several chunks, the last one short
     generator = torch.Generator().manual_seed(1)
@@ -34,7 +34,8 @@ def test_large_logits_do_not_overflow():
     hidden = torch.full((2, 4), 300.0, requires_grad=True)
     value = token_loss(hidden, torch.eye(6, 4) * 10, None, torch.tensor([0, 5]))
     value.backward()
-    assert value.isfinite() and hidden.grad.isfinite().all()
+    assert value.isfinite()
+    assert hidden.grad.isfinite().all()
 
 
 def test_without_gradient_nothing_is_kept():
