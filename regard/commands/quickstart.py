@@ -187,7 +187,7 @@ def show(directory: Path, results: dict[str, Any]) -> None:
             print(f"  {source:40s} → {output}")
         print(f"  exact match on {result['tested']:,} dates never seen in training: {result['exact_match']:.1%}")
         print(
-            f"  digits of year, month, day look at their words in {result['attention_on_source_words']:.1%} of the cases"
+            f"  year, month and day look at their words in {result['attention_on_source_words']:.1%} of the cases"
             f"\n  ({result['attention_head']}; each single digit does in {result['every_digit']:.1%})"
         )
     print(f"""
