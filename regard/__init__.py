@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["__version__", "load", "record", "train"]
 
-_HOMES = {"load": "regard.predict", "record": "regard.view.record"}
+_HOMES = {"load": "regard.predict", "record": "regard.view.record", "train": "regard.recipe"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "train":  # the folder of this name, which can be called
-        return import_module("regard.train")
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.config import Corpus, Data, Run, Search, Text, TokenizerKind, Train, validate
+from regard.config import Data, Run, Search, Text, TokenizerKind, Train, validate
 from regard.data.text import Pair, read_pairs
 from regard.directory import read_directory
 from regard.errors import DataError
@@ -49,31 +49,32 @@ def study(lines: Iterable[str]) -> SideFacts:
     return SideFacts(number, words.total(), len(words), characters, single / max(number, 1))
 
 
-def choose(corpus: Corpus, valid: Corpus | None = None) -> tuple[Run, list[str]]:
-    """Options for a corpus nobody has described, and one line of reason for each choice."""
+def choose(data: Data) -> tuple[Run, list[str]]:
+    """Options for a corpus nobody has described, and one line of reason for each choice; `data` tells how to read it."""
     pairs: list[Pair] = []
     total = 0
-    for pair in read_pairs(corpus):
+    for pair in read_pairs(data.train or "", data.format, data.source_key, data.target_key, data.decode):
         total += 1
         if total <= SAMPLE:
             pairs.append(pair)
     if not pairs:
-        raise DataError(f"{corpus}: no pairs in it")
+        raise DataError(f"{data.train}: no pairs in it")
     source, target = study(pair.source for pair in pairs), study(pair.target for pair in pairs)
     reasons = [f"{total:,} pairs; {source.words / len(pairs):.1f} → {target.words / len(pairs):.1f} words on average"]
     text = choose_text(source, target, total / len(pairs), reasons)
     tokens = int((source.words + target.words) * total / len(pairs))
     subwords = "bpe" in (text.source, text.target)
-    model, train, data = (choose_sentences if subwords else choose_strings)(total, tokens, text, reasons)
+    model, train, batches = (choose_sentences if subwords else choose_strings)(total, tokens, text, reasons)
     run = Run(
-        data=Data(train=corpus, valid=valid, **data),
+        data=data.model_copy(update=batches),
         text=text,
         model=model,
         train=Train(**train),
         search=Search(beam=5),
     )
-    if valid is None:
-        reasons.append(f"validation: {min(run.data.valid_fraction * total, run.data.valid_limit):.0f} pairs split off")
+    if data.valid is None:
+        number = min(data.valid_fraction * total, data.valid_limit)
+        reasons.append(f"validation: about {number:.0f} pairs split off (equal sources stay together)")
     return run, ["chosen from the corpus (written to run.toml):", *(f"  {reason}" for reason in reasons)]
 
 
@@ -167,8 +168,7 @@ def choose_sentences(pairs: int, tokens: int, text: Text, reasons: list[str]) ->
     """Sentences: a Transformer whose size follows the corpus."""
     sizes = [  # up to so many words: width, layers, feed-forward, heads, dropout, rate, warm-up
         (3_000_000, 128, 4, 256, 4, 0.3, 5e-3, 2000),
-        (30_000_000, 256, 4, 1024, 8, 0.2, 2e-3, 4000),
-        (10**18, 512, 6, 2048, 8, 0.1, 7e-4, 4000),
+        (10**18, 256, 4, 1024, 8, 0.1, 2e-3, 4000),  # what a laptop can train; larger ones need a recipe
     ]
     _, width, layers, inner, heads, dropout, rate, warmup = next(size for size in sizes if tokens <= size[0])
     reasons.append(f"model: Transformer of width {width}, {layers}+{layers} layers, for {tokens:,} running words")
@@ -193,14 +193,14 @@ def choose_sentences(pairs: int, tokens: int, text: Text, reasons: list[str]) ->
         "metric": "loss",
         "decode_limit": 200,
     }
-    return model, train, {"batch_tokens": 8000}
+    return model, train, {"batch_tokens": 8000 if width == 128 else 4096}
 
 
-def follow_model(start: str | Path, corpus: Corpus, valid: Corpus | None) -> tuple[Run, list[str]]:
+def follow_model(start: str | Path, data: Data) -> tuple[Run, list[str]]:
     """Options for going on from a model on new pairs: its own model and text, a gentle schedule."""
     directory, config = read_directory(start)
     values = {
-        "data": {"train": corpus, "valid": valid, "max_length": config.get("longest", 256), "batch_tokens": 4096},
+        "data": data.model_dump(mode="json") | {"max_length": config.get("longest", 256)},
         "text": config["text"],
         "model": config["model"],
         "search": config["search"],

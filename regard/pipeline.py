@@ -2,7 +2,7 @@
 
 run.toml            the resolved options
 data/               the prepared corpus
-checkpoints/ …      the state of training (regard.train)
+checkpoints/ …      the state of training (regard.training)
 metrics.jsonl       what was measured on the way
 model/              the finished model directory
 report.html         curves, samples, settings
@@ -35,12 +35,12 @@ from regard.origin import origin
 from regard.predict import Predictor, load, same_tokenizers
 from regard.prepare import Prepared, Say, open_prepared, prepare, require_same, start_task
 from regard.tasks.translation import Translation
-from regard.train.loop import Trainer
-from regard.train.progress import Progress
-from regard.train.state import Cancelled, Goal, Result, Validation
-from regard.train.storage import Lock
-from regard.train.weights import load_model as load_weights
-from regard.train.weights import mean, model_tensors
+from regard.training.loop import Trainer
+from regard.training.progress import Progress
+from regard.training.state import Cancelled, Goal, Result, Validation
+from regard.training.storage import Lock
+from regard.training.weights import load_model as load_weights
+from regard.training.weights import mean, model_tensors
 from regard.view.run import write_run_report
 
 
@@ -177,6 +177,12 @@ def check_options(run: Run) -> Run:
     section = {"kind": kind, **options.model_dump(mode="json")}
     if section.get("tie") in ("embeddings", "all") and not run.text.joint:
         raise ConfigError(f"model.tie = '{section['tie']}' needs one vocabulary for both sides: text.joint = true")
+    with torch.device("meta"):
+        limit = build_model(section, 8, 8).limit
+    if limit is not None and run.data.max_length > limit:
+        raise ConfigError(
+            f"data.max_length = {run.data.max_length} is beyond the {limit} positions the model can learn"
+        )
     return run.model_copy(update={"model": section})
 
 
@@ -289,7 +295,9 @@ def save_model(path: Path, run: Run, task: Translation, model: Model, training: 
     def fill(directory: Path) -> None:
         task.save(directory)
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.named_parameters()}
-        save_file(weights, directory / "model.safetensors")
+        path = directory / "model.safetensors"
+        save_file(weights, path)
+        path.chmod(0o644)  # the library leaves it readable by its owner alone
 
     write_directory(path, config, fill)
 

@@ -273,7 +273,9 @@ def load(*paths: str | Path, device: str = "cpu") -> Predictor:
     from regard.engine.native import load_engine
 
     engine = load_engine([path for path, _ in found], [each for _, each in found], device)
-    return Predictor(task, engine, search, config.get("longest", 256), {"name": str(paths[0]), **config})
+    return Predictor(
+        task, engine, search, config.get("longest", 256), {"name": Path(paths[0]).resolve().name, **config}
+    )
 
 
 def load_task(directory: Path, config: dict[str, Any]) -> Translation:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.config import FILES, Corpus, Run, apply_overrides, read_recipe, validate
+from regard.config import FILES, Corpus, Data, Run, apply_overrides, read_recipe, validate
 from regard.directory import has_begun, read_directory
 from regard.errors import ConfigError
 
@@ -73,9 +73,10 @@ def make_run(
     else:
         from regard.choose import choose, follow_model
 
-        chosen, reasons = (
-            follow_model(start, corpus, locate_corpus(valid)) if start else choose(corpus, locate_corpus(valid))
-        )
+        reading = [override for override in overrides if override.startswith("data.")]
+        described = apply_overrides({"data": {"train": corpus} | given["data"]}, reading)["data"]
+        data = validate(Data, described, "options: data")
+        chosen, reasons = follow_model(start, data) if start else choose(data)
         values = chosen.model_dump(mode="json", exclude_none=True)
     return complete(values, "options", overrides, given), reasons
 

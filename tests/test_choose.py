@@ -4,12 +4,24 @@ from pathlib import Path
 import pytest
 
 from regard.choose import choose, overlap, study
+from regard.config import Data
 from regard.errors import DataError
 
 
 def write(path: Path, pairs: list[tuple[str, str]]) -> str:
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     return str(path)
+
+
+def choose_for(path: str):
+    return choose(Data(train=path))
+
+
+def test_the_corpus_is_read_as_told(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"de": "w{i} und w{i}", "en": "v{i} and v{i}"}}\n' for i in range(50)))
+    run, _ = choose(Data(train=str(path), source_key="de", target_key="en"))
+    assert run.data.source_key == "de"
 
 
 def sentences(number: int) -> list[tuple[str, str]]:
@@ -21,7 +33,7 @@ def test_commands_get_words_on_both_sides(tmp_path):
     pairs = [
         (f"{verb} {time}", " ".join(["DO"] * n + [verb.upper()])) for verb in verbs for n, time in enumerate(times)
     ]
-    run, reasons = choose(write(tmp_path / "a.tsv", pairs * 20))
+    run, reasons = choose_for(write(tmp_path / "a.tsv", pairs * 20))
     assert (run.text.source, run.text.target) == ("words", "words")
     assert run.model["kind"] == "rnn"
     assert any("words" in reason for reason in reasons)
@@ -29,25 +41,25 @@ def test_commands_get_words_on_both_sides(tmp_path):
 
 def test_spelling_to_sound_gets_characters_and_symbols(tmp_path):
     words = [f"{a}{b}{c}o" for a in "bcdfg" for b in "aeiou" for c in "lmnpr"]
-    run, _ = choose(write(tmp_path / "a.tsv", [(word, " ".join(word)) for word in words]))
+    run, _ = choose_for(write(tmp_path / "a.tsv", [(word, " ".join(word)) for word in words]))
     assert (run.text.source, run.text.target) == ("characters", "words")
     assert run.text.target_unicode == "none"  # phonemes are written as the data write them
 
 
 def test_hangul_syllables_are_taken_apart(tmp_path):
     syllables = [chr(0xAC00 + 37 * i) for i in range(300)]
-    run, reasons = choose(write(tmp_path / "a.tsv", [(s + t, "k a n") for s, t in itertools.pairwise(syllables)]))
+    run, reasons = choose_for(write(tmp_path / "a.tsv", [(s + t, "k a n") for s, t in itertools.pairwise(syllables)]))
     assert run.text.source_unicode == "NFD"
     assert any("NFD" in reason for reason in reasons)
 
 
 def test_sentences_get_a_transformer_that_grows_with_the_corpus(tmp_path):
-    run, _ = choose(write(tmp_path / "a.tsv", sentences(2000)))
+    run, _ = choose_for(write(tmp_path / "a.tsv", sentences(2000)))
     assert run.model["kind"] == "transformer"
     assert (run.text.source, run.text.target) == ("bpe", "bpe")
     assert run.text.joint
     assert run.model["tie"] == "all"
-    larger, _ = choose(write(tmp_path / "b.tsv", sentences(8000)))
+    larger, _ = choose_for(write(tmp_path / "b.tsv", sentences(8000)))
     assert larger.text.vocabulary > run.text.vocabulary
 
 
@@ -55,20 +67,20 @@ def test_different_scripts_get_separate_vocabularies(tmp_path):
     pairs = [
         (f"the w{i} is here", "".join(chr(0x430 + (i * k) % 32) for k in range(1, 9)) + " тут есть") for i in range(500)
     ]
-    run, _ = choose(write(tmp_path / "a.tsv", pairs))
+    run, _ = choose_for(write(tmp_path / "a.tsv", pairs))
     assert not run.text.joint
     assert run.model["tie"] == "output"
 
 
 def test_names_of_files_do_not_matter(tmp_path):
-    one, _ = choose(write(tmp_path / "train.en-de.tsv", sentences(300)))
-    other, _ = choose(write(tmp_path / "phonemes.tsv", sentences(300)))
+    one, _ = choose_for(write(tmp_path / "train.en-de.tsv", sentences(300)))
+    other, _ = choose_for(write(tmp_path / "phonemes.tsv", sentences(300)))
     assert one.model_copy(update={"data": other.data}) == other
 
 
 def test_an_empty_corpus_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"empty\.tsv"):
-        choose(write(tmp_path / "empty.tsv", []))
+        choose_for(write(tmp_path / "empty.tsv", []))
 
 
 def test_study_counts():

@@ -151,6 +151,7 @@ def test_step_by_step_equals_all_at_once(model):
         assert_near(decode_parts(model, memory, tokens, parts), whole)
 
 
+@pytest.mark.usefixtures("unchecked")
 @torch.no_grad()
 def test_future_changes_nothing(model):
     """Logits 0 … t come from the target tokens before t; those after t do see it."""
@@ -163,6 +164,7 @@ def test_future_changes_nothing(model):
         assert ((after - before)[:, place + 1 :].abs().amax((1, 2)) > 1e-6).all()
 
 
+@pytest.mark.usefixtures("unchecked")
 @torch.no_grad()
 def test_source_matters(model):
     """Every source token and its place (where the model knows places) reach the logits."""
@@ -190,6 +192,7 @@ def other_padding() -> typing.Any:
     )
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_padding_changes_neither_logits_nor_loss_nor_gradients(model):
     model.train()  # dropout is 0
     real = padding_mask(torch.as_tensor(BATCH.target_length), BATCH.target.shape[1])
@@ -258,6 +261,7 @@ def test_batch_equals_its_rows(section, tiny_model, options):
             assert abs(output.log_probability - other.log_probability) <= 1e-4
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_loss_is_cross_entropy_of_the_real_positions(model):
     """So the loss of a batch is also the sum over its rows."""
     logits = model(BATCH)
@@ -328,6 +332,7 @@ def test_dropout_works_in_training_only(kind, tiny_model):
             assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_saved_and_loaded_gives_equal_logits(model, section, tmp_path):
     """As a finished model is written and read; a shared weight is stored once."""
     save_file({name: tensor.detach() for name, tensor in model.named_parameters()}, tmp_path / "model.safetensors")

@@ -88,3 +88,10 @@ def test_spread():
     assert spread([1, 2, 3], 5) == [1, 2, 3]
     assert spread(range(10), 3) == [0, 3, 6]
     assert spread([1], 0) == []
+
+
+def test_a_table_of_positions_must_cover_the_data(tmp_path, shop):
+    values = {"model": {"kind": "transformer", "positions": "learned", "max_length": 12}}
+    with pytest.raises(ConfigError, match=r"data\.max_length = 256 .* 12 positions"):
+        regard.train(values | {"data": {"train": str(shop / "test.tsv")}}, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()

@@ -148,7 +148,7 @@ def test_loading_nothing_or_two_that_differ(shop):
 
 
 def test_texts_beyond_the_table_of_positions(shop, call, tmp_path):
-    words = ("model.positions=learned", "model.max_length=12", "train.max_steps=1", "--quiet")
+    words = ("model.positions=learned", "model.max_length=12", "data.max_length=12", "train.max_steps=1", "--quiet")
     done = call("train", shop / "tiny.toml", "-o", tmp_path / "run", *words)
     assert done.code == 0, done.err
     model = regard.load(tmp_path / "run")

@@ -1,7 +1,7 @@
 """`regard train` killed at many moments and started again: the same bits, the same log.
 
 The command runs in forked processes, which have torch imported already, and is killed by a real `kill -9`: in the
-middle of an update, or before the n-th file operation with half of a write done. `tests/train/test_resume.py` does
+middle of an update, or before the n-th file operation with half of a write done. `tests/training/test_resume.py` does
 the same to the bare loop, at every step and every file operation.
 """
 
@@ -19,7 +19,7 @@ import pytest
 from regard.__main__ import main
 from regard.data.loader import Loader
 from regard.prepare import open_prepared
-from regard.train.update import Updater
+from regard.training.update import Updater
 
 MODELS = {
     "rnn": "model={kind='rnn', width=8, embedding=8, dropout=0.3}",

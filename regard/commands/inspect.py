@@ -24,15 +24,15 @@ def run(arguments: argparse.Namespace) -> None:
     model, text, training = config["model"], config.get("text", {}), config.get("training", {})
     vocabulary = config.get("vocabulary", {})
     print(f"{directory}: all files agree with the manifest")
-    print(f"model        {model.get('kind')}, {config.get('parameters', 0):,} parameters")
-    print("             " + ", ".join(f"{key} {value}" for key, value in model.items() if key != "kind"))
+    print(f"model          {model.get('kind')}, {config.get('parameters', 0):,} parameters")
+    print(" " * 15 + ", ".join(f"{key} {value}" for key, value in model.items() if key != "kind"))
     joint = "one vocabulary" if text.get("joint") else "two vocabularies"
-    print(f"text         {text.get('source')} → {text.get('target')}, {joint}: {vocabulary}")
+    print(f"text           {text.get('source')} → {text.get('target')}, {joint}: {vocabulary}")
     if flags := [key for key in ("lowercase", "moses", "tokenised") if text.get(key)]:
-        print("             " + ", ".join(flags))
-    print(f"search       {short(config.get('search', {}))}")
+        print(" " * 15 + ", ".join(flags))
+    print(f"search         {short(config.get('search', {}))}")
     for key, value in training.items():
-        print(f"{key:12.12s} {value}")
+        print(f"{key:14s} {value}")
     if arguments.weights:
         print_weights(directory / "model.safetensors")
 

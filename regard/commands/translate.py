@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
         done = job.run(read_lines(arguments.input, arguments.decode), stream, part)
     notes = [f"{number:,} {what}" for what, number in predictor.counts.items() if number]
     if not arguments.interactive:
-        print(f"{done:,} lines" + (": " + ", ".join(notes) if notes else ""), file=sys.stderr)
+        print(f"{done:,} line{'' if done == 1 else 's'}" + (": " + ", ".join(notes) if notes else ""), file=sys.stderr)
 
 
 class Job:

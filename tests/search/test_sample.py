@@ -11,6 +11,8 @@ from regard.errors import ModelError
 from regard.search.filters import Decoder, Request, length_penalty
 from regard.search.sample import greedy_search, narrow, sample_search
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 CPU = torch.device("cpu")
 SMALL = {
     "rnn": {"kind": "rnn", "width": 8, "embedding": 8, "dropout": 0.0},
@@ -130,6 +132,21 @@ def test_the_score_of_a_sample_is_the_models_own(tiny_model, kind):
             assert abs(output.log_probability - wanted) <= 1e-4
             assert output.score == pytest.approx(output.log_probability / length_penalty(len(output.ids), options))
             assert output.finished == (len(output.ids) < 6)
+
+
+def test_every_draw_starts_anew():
+    """A decoder may write into the state it is given."""
+
+    def step(tokens, state):
+        logits = TABLE[1].log().repeat(len(tokens), 1)
+        logits[state[:, 0] == 0, EOS] = -math.inf  # never empty, for one who counts right
+        state += 1
+        return logits, state
+
+    decoder = Decoder(step, lambda state, rows, sentences: state[rows], CPU)
+    options = Search(method="sample", nbest=20)
+    found = sample_search(decoder, torch.zeros(3, 1, dtype=torch.long), Request([2] * 3), options)
+    assert min(len(output.ids) for outputs in found for output in outputs) == 1
 
 
 def test_greedy_takes_the_most_probable_word():

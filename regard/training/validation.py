@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import Train
-from regard.train.checkpoint import Snapshots
-from regard.train.state import Goal, State, Validation
-from regard.train.update import VALIDATION, seed_generators
-from regard.train.weights import MovingAverage, copied, lent, mean, model_tensors
+from regard.training.checkpoint import Snapshots
+from regard.training.state import Goal, State, Validation
+from regard.training.update import VALIDATION, seed_generators
+from regard.training.weights import MovingAverage, copied, lent, mean, model_tensors
 
 Evaluate = Callable[[nn.Module, Callable[[], bool]], Validation]
 Weights = dict[str, Tensor]

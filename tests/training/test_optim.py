@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.config import Train
 from regard.errors import ConfigError, ModelError
-from regard.train.optim import load_optimiser, make_optimiser, optimiser_tensors, rate
+from regard.training.optim import load_optimiser, make_optimiser, optimiser_tensors, rate
 
 
 @pytest.mark.parametrize("step", [1, 7, 399, 400, 401, 5000])

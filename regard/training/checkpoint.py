@@ -21,7 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.errors import ModelError
-from regard.train.storage import (
+from regard.training.storage import (
     Damaged,
     aside,
     decode,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
-from regard.train.storage import encode_json
+from regard.training.storage import encode_json
 
 
 class Journal:

@@ -10,8 +10,8 @@ import torch
 from toy_run import Objective, fingerprint, lines, trainer
 
 from regard.errors import Diverged, ModelError, RegardError
-from regard.train.checkpoint import Checkpoints
-from regard.train.storage import Lock
+from regard.training.checkpoint import Checkpoints
+from regard.training.storage import Lock
 
 STATE = {"number": 0.1 + 0.2, "text": "ä\ud800"}
 

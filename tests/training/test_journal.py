@@ -6,7 +6,7 @@ import pytest
 from toy_run import trainer
 
 from regard.errors import ConfigError
-from regard.train.journal import Journal
+from regard.training.journal import Journal
 
 
 def test_lines_after_the_known_length_are_cut(tmp_path):

@@ -8,7 +8,7 @@ import torch
 from toy_run import BATCHES, Loader, Objective, lines, trainer
 
 from regard.errors import ConfigError, DataError, Diverged
-from regard.train.loop import Goal, Validation
+from regard.training.loop import Goal, Validation
 
 PLAIN = {"ema": 0.0, "average": 0, "accumulate": 1, "patience": 0}
 WARM_UP_CALLS = 3

@@ -5,7 +5,7 @@ import threading
 
 from toy_run import in_child, kill, trainer
 
-from regard.train.signals import Signals
+from regard.training.signals import Signals
 
 
 def test_training_in_another_thread_leaves_the_handlers_alone(tmp_path):

@@ -19,7 +19,7 @@ from torch.nn.utils import get_total_norm
 
 from regard.config import Train
 from regard.data.batch import Batch
-from regard.train.optim import make_optimiser, rate, set_rate
+from regard.training.optim import make_optimiser, rate, set_rate
 
 TRAINING, VALIDATION = 0, 1  # separate streams of random numbers
 

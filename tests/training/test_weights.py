@@ -6,8 +6,8 @@ from torch import nn
 from toy_run import Toy
 
 from regard.errors import ModelError
-from regard.train.storage import decode, encode
-from regard.train.weights import MovingAverage, copied, lent, load_model, mean, model_tensors
+from regard.training.storage import decode, encode
+from regard.training.weights import MovingAverage, copied, lent, load_model, mean, model_tensors
 
 
 def test_tied_weights_are_saved_once_and_stay_tied():

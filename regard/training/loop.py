@@ -17,15 +17,15 @@ from typing import Any, Protocol
 from regard.config import Train
 from regard.data.batch import Batch
 from regard.errors import ConfigError, DataError, Diverged, Interrupted, Stopped
-from regard.train.archive import Archive
-from regard.train.journal import Board, Journal
-from regard.train.progress import Progress
-from regard.train.signals import Signals
-from regard.train.state import Cancelled, Goal, Result, State, Validation
-from regard.train.storage import Lock
-from regard.train.update import Objective, Outcome, Updater
-from regard.train.validation import Evaluate, Validator
-from regard.train.weights import MovingAverage, load_model
+from regard.training.archive import Archive
+from regard.training.journal import Board, Journal
+from regard.training.progress import Progress
+from regard.training.signals import Signals
+from regard.training.state import Cancelled, Goal, Result, State, Validation
+from regard.training.storage import Lock
+from regard.training.update import Objective, Outcome, Updater
+from regard.training.validation import Evaluate, Validator
+from regard.training.weights import MovingAverage, load_model
 
 __all__ = ["Cancelled", "Evaluate", "Goal", "Loader", "Objective", "Progress", "Result", "Trainer", "Validation"]
 

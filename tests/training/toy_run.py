@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from regard.config import Train
 from regard.data.batch import Batch, make_batch
 from regard.errors import RegardError
-from regard.train.loop import Goal, Progress, Result, Trainer, Validation
+from regard.training.loop import Goal, Progress, Result, Trainer, Validation
 
 VOCABULARY, WIDTH, BATCHES, SEED = 11, 8, 5, 7
 

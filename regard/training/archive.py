@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import ModelError, RegardError
-from regard.train.checkpoint import Checkpoints
-from regard.train.journal import Journal
-from regard.train.optim import load_optimiser, optimiser_tensors
-from regard.train.progress import Progress
-from regard.train.state import State
-from regard.train.weights import MovingAverage, load_model, model_tensors
+from regard.training.checkpoint import Checkpoints
+from regard.training.journal import Journal
+from regard.training.optim import load_optimiser, optimiser_tensors
+from regard.training.progress import Progress
+from regard.training.state import State
+from regard.training.weights import MovingAverage, load_model, model_tensors
 
 
 class Archive:

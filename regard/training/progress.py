@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from regard.train.state import Goal, Validation
+from regard.training.state import Goal, Validation
 
 
 class Progress:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from toy_run import Loader, Objective, evaluate, fingerprint, in_child, kill, lines, trainer
 
-from regard.train.loop import Cancelled
+from regard.training.loop import Cancelled
 
 WARM_UP_CALLS = 3  # passes of the estimate before the first update
 EPOCH_END = {"validate_every": "epoch", "max_steps": 11, "patience": 0}
@@ -178,7 +178,7 @@ def test_nothing_random_is_left_from_before(tmp_path, monkeypatch):
 
 def test_frequent_checkpoints_and_the_estimate_change_nothing(tmp_path, monkeypatch):
     expected = unbroken(tmp_path / "whole")
-    monkeypatch.setattr("regard.train.loop.Trainer._estimate", lambda self, batches: batches)
+    monkeypatch.setattr("regard.training.loop.Trainer._estimate", lambda self, batches: batches)
     run = trainer(tmp_path / "often", checkpoint_minutes=1e-9)
     assert fingerprint(run, run.run()) == expected[0]
     assert lines(tmp_path / "often") == expected[1]

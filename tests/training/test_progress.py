@@ -5,8 +5,8 @@ import io
 import pytest
 from toy_run import trainer
 
-from regard.train.progress import Progress
-from regard.train.state import Goal, Validation
+from regard.training.progress import Progress
+from regard.training.state import Goal, Validation
 
 SAMPLE = {"source": "[red]ein[/red]\x1b[2J", "reference": "one", "output": "two"}
 
