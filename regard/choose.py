@@ -50,7 +50,7 @@ def study(lines: Iterable[str]) -> SideFacts:
 
 
 def choose(data: Data) -> tuple[Run, list[str]]:
-    """Options for a corpus nobody has described, and one line of reason for each choice; `data` tells how to read it."""
+    """Options for a corpus that `data` tells how to read, and one line of reason for each choice."""
     pairs: list[Pair] = []
     total = 0
     for pair in read_pairs(data.train or "", data.format, data.source_key, data.target_key, data.decode):
