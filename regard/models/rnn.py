@@ -13,6 +13,7 @@ Differs from the papers: the GRU has torch's reset gate; Luong's decoder starts 
 states), since the encoder may read in both directions; dropout on embeddings, between layers and on the output.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +29,8 @@ from regard.nn.attention import SCORES, padding_mask
 from regard.nn.blocks import Dropout
 from regard.nn.embedding import token_table
 from regard.nn.recurrent import CellKind, Recurrent, RecurrentEncoder, RecurrentState
+
+Look = Callable[[Tensor], Tensor]  # queries [N,T,D] → contexts [N,T,M]
 
 
 @dataclass
@@ -143,8 +146,9 @@ class RNN(Model):
     ) -> tuple[Tensor, Tensor, RecurrentDecoderState]:
         """Bahdanau: look with the state before the step, then step."""
         hidden, states, contexts = state.hidden, [], []
+        look = self._reader(memory)
         for step in range(embedded.size(1)):
-            context = self._look(hidden[0][:, -1:], memory)[:, 0]
+            context = look(hidden[0][:, -1:])[:, 0]
             output, hidden = self.decoder.step(torch.cat([embedded[:, step], context], -1), hidden)
             states.append(output)
             contexts.append(context)
@@ -155,26 +159,27 @@ class RNN(Model):
     ) -> tuple[Tensor, RecurrentDecoderState]:
         """Luong without input feeding: all steps in one call, then all contexts."""
         states, last = self.decoder(embedded, state.hidden)
-        return self._combine(states, memory), RecurrentDecoderState(last, None)
+        return self._combine(states, self._reader(memory)), RecurrentDecoderState(last, None)
 
     def _fed(
         self, embedded: Tensor, memory: Memory, state: RecurrentDecoderState
     ) -> tuple[Tensor, RecurrentDecoderState]:
         """Luong with input feeding: step, look with the new state, and hand ŝ on to the next step."""
         hidden, feed, outputs = state.hidden, state.feed, []
+        look = self._reader(memory)
         for step in range(embedded.size(1)):
             output, hidden = self.decoder.step(torch.cat([embedded[:, step], feed], -1), hidden)  # type: ignore[list-item]
-            feed = self._combine(output[:, None], memory)[:, 0]
+            feed = self._combine(output[:, None], look)[:, 0]
             outputs.append(feed)
         return torch.stack(outputs, 1), RecurrentDecoderState(hidden, feed)
 
-    def _look(self, query: Float[Tensor, "N T D"], memory: Memory) -> Float[Tensor, "N T M"]:
+    def _reader(self, memory: Memory) -> Look:
         assert self.attention is not None
-        return self.attention(query, *memory.projected[0], memory.mask)
+        return self.attention.over(*memory.projected[0], memory.mask)
 
-    def _combine(self, states: Float[Tensor, "N T D"], memory: Memory) -> Float[Tensor, "N T D"]:
+    def _combine(self, states: Float[Tensor, "N T D"], look: Look) -> Float[Tensor, "N T D"]:
         """ŝ = tanh(W_c [c; s])."""
-        return torch.tanh(self.combine(torch.cat([self._look(states, memory), states], -1)))
+        return torch.tanh(self.combine(torch.cat([look(states), states], -1)))
 
     def output_weights(self) -> tuple[Tensor, Tensor | None]:
         if self.projection is None:

@@ -71,20 +71,29 @@ class Attention(nn.Module):
         mask: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "N T M"]:
         """The context of every query."""
-        folded, unfold = fold(query, len(values), self.tap is not None)
-        return unfold(self.attend(folded, keys, values, mask))
+        return self.over(keys, values, mask)(query)
+
+    def over(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> Callable[[Tensor], Tensor]:
+        """A function from queries to contexts, for a decoder that looks step by step: the memory is hidden once."""
+        seen = hide(values, mask)
+
+        def look(query: Tensor) -> Tensor:
+            folded, unfold = fold(query, len(values), self.tap is not None)
+            return unfold(self.attend(folded, keys, seen, mask))
+
+        return look
 
     def attend(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, pattern: Tensor | None = None
     ) -> Tensor:
-        """Mask, softmax, tap, weighted sum."""
+        """Mask, softmax, tap, weighted sum; what is behind the mask has been hidden."""
         allowed = combine(mask, pattern, self.heads)
         weights = masked_softmax(self.scores(query, keys), allowed)
         if self.tap is not None:
             self.tap(weights if self.heads else weights.unsqueeze(1))
         if self.training and self.dropout:
             weights = F.dropout(weights, self.dropout)
-        return weights @ hide(values, mask)
+        return weights @ values
 
 
 def combine(mask: Tensor | None, pattern: Tensor | None, heads: int) -> Tensor | None:
@@ -241,7 +250,7 @@ class MultiHead(Attention):
     ) -> Float[Tensor, "N T D"]:
         """Every query's context, from all heads."""
         folded, unfold = fold(self.query(query), len(keys), self.tap is not None)
-        context = self.attend(self.split(folded), keys, values, mask, pattern)
+        context = self.attend(self.split(folded), hide(keys, mask), hide(values, mask), mask, pattern)
         return self.out(unfold(context.transpose(1, 2).flatten(2)))
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -254,5 +263,5 @@ class MultiHead(Attention):
             return super().attend(query, keys, values, mask, pattern)
         dropout = self.dropout if self.training else 0.0
         return F.scaled_dot_product_attention(
-            query, hide(keys, mask), hide(values, mask), combine(mask, pattern, self.heads), dropout_p=dropout
+            query, keys, values, combine(mask, pattern, self.heads), dropout_p=dropout
         )
