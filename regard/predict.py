@@ -256,7 +256,7 @@ def length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return batches
 
 
-def load(*paths: str | Path, device: str = "cpu") -> Predictor:
+def load(*paths: str | Path, device: str = "auto") -> Predictor:
     """A model directory, or several as an ensemble → a Predictor."""
     if not paths:
         raise ModelError("no model directory given")
