@@ -132,7 +132,7 @@ class Search(Options):
     alpha: Annotated[float, Field(ge=0)] = 1.0
     minimum_length: Count = 0  # tokens before EOS may come
     maximum_length: Count = 0  # tokens without EOS (0: growth × source length + 10)
-    growth: Annotated[float, Field(gt=0)] = 2.0
+    growth: Annotated[float, Field(ge=0)] = 0.0  # 0: as outputs grow in the training data (2 where that is not known)
     no_repeat: Count = 0  # no n-gram of this size twice (0: off)
     temperature: Annotated[float, Field(gt=0)] = 1.0
     top_k: Count = 0

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -151,6 +152,7 @@ def carry_out(run: Run, directory: Path, device: torch.device, progress: Progres
     if run.threads:
         torch.set_num_threads(run.threads)
     prepared = make_corpus(run, directory, progress.say)
+    run = set_growth(run, prepared)
     model = make_model(run, prepared.task).to(device)
     describe(run, prepared, model, progress.say)
     evaluator = Evaluator(run, prepared)
@@ -231,6 +233,15 @@ def make_model(run: Run, task: Translation) -> Model:
         check_shapes(directory / "model.safetensors", expected_shapes(model), expected_shapes(found))
         model.load_state_dict(found.state_dict())
     return model
+
+
+def set_growth(run: Run, prepared: Prepared) -> Run:
+    """How long an output may get, where nobody says: as long as nearly all of training, and a quarter more."""
+    if run.search.growth:
+        return run
+    source, target = prepared.train.lengths()
+    growth = max(1.5, 1.25 * float(np.quantile((target - 10) / source, 0.999)))
+    return run.model_copy(update={"search": run.search.model_copy(update={"growth": round(growth, 2)})})
 
 
 def describe(run: Run, prepared: Prepared, model: Model, say: Say) -> None:

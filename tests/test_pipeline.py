@@ -95,3 +95,18 @@ def test_a_table_of_positions_must_cover_the_data(tmp_path, shop):
     with pytest.raises(ConfigError, match=r"data\.max_length = 256 .* 12 positions"):
         regard.train(values | {"data": {"train": str(shop / "test.tsv")}}, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_outputs_may_get_as_long_as_in_training(tmp_path):
+    pairs = [("x " * 3, "y " * 60)] * 40  # (61 − 10) / 4 × 1.25
+    (tmp_path / "pairs.tsv").write_text("".join(f"{source.strip()}\t{target.strip()}\n" for source, target in pairs))
+    values = {
+        "data": {"train": str(tmp_path / "pairs.tsv"), "valid": str(tmp_path / "pairs.tsv")},
+        "text": {"source": "words", "target": "words"},
+        "model": {"kind": "rnn", "width": 8, "embedding": 8},
+        "train": {"max_steps": 1, "decode_limit": 0},
+    }
+    model = regard.train(values, tmp_path / "run", quiet=True)
+    assert model.search.growth == pytest.approx(15.94)
+    told = regard.train(values | {"search": {"growth": 3.0}}, tmp_path / "told", quiet=True)
+    assert told.search.growth == 3.0

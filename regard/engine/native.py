@@ -53,7 +53,7 @@ class NativeEngine:
         return find(Decoder(self._step, self._select, self.device), state, request, options)
 
     def _longest(self, source: int, options: Search) -> int:
-        longest = options.maximum_length or math.ceil(options.growth * source) + 10
+        longest = options.maximum_length or math.ceil((options.growth or 2.0) * source) + 10
         return longest if self.limit is None else min(longest, self.limit - 1)
 
     @staticmethod
