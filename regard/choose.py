@@ -94,12 +94,12 @@ def choose_text(source: SideFacts, target: SideFacts, scale: float, reasons: lis
         shared = overlap(source.characters, target.characters)
         options["joint"] = shared > 0.75
         words = (source.words + target.words) * scale / (1 if options["joint"] else 2)
-        options["vocabulary"] = int(min(32000, max(600, 100 * round(14 * words**0.5 / 100))))
+        options["vocabulary"] = int(min(32000, max(600, 100 * round(5 * words**0.5 / 100))))
         how = "one vocabulary for both sides" if options["joint"] else "a vocabulary for each side"
         reasons.append(f"{how} of {options['vocabulary']:,} pieces ({shared:.0%} of the characters in common)")
     elif "bpe" in kinds:
         words = (source.words if kinds[0] == "bpe" else target.words) * scale
-        options["vocabulary"] = int(min(32000, max(600, 100 * round(14 * words**0.5 / 100))))
+        options["vocabulary"] = int(min(32000, max(600, 100 * round(5 * words**0.5 / 100))))
     return Text(**options)
 
 
@@ -167,7 +167,7 @@ def choose_strings(pairs: int, tokens: int, text: Text, reasons: list[str]) -> C
 def choose_sentences(pairs: int, tokens: int, text: Text, reasons: list[str]) -> Choice:
     """Sentences: a Transformer whose size follows the corpus."""
     sizes = [  # up to so many words: width, layers, feed-forward, heads, dropout, rate, warm-up
-        (3_000_000, 128, 4, 256, 4, 0.3, 5e-3, 2000),
+        (3_000_000, 128, 4, 256, 4, 0.3, 3e-3, 400),
         (10**18, 256, 4, 1024, 8, 0.1, 2e-3, 4000),  # what a laptop can train; larger ones need a recipe
     ]
     _, width, layers, inner, heads, dropout, rate, warmup = next(size for size in sizes if tokens <= size[0])
@@ -179,21 +179,21 @@ def choose_sentences(pairs: int, tokens: int, text: Text, reasons: list[str]) ->
         "encoder_layers": layers,
         "decoder_layers": layers,
         "feed_forward": inner,
-        "norm": "post" if width == 128 else "pre",
+        "norm": "pre",
         "tie": "all" if text.joint else "output",
         "dropout": dropout,
     }
     train = {
         "max_steps": 8000 if width == 128 else 50_000,
+        "schedule": "cosine",
         "rate": rate,
         "warmup": warmup,
-        "clip": 25.0 if width == 128 else 1.0,
         "patience": 10,
         "average": 10,
         "metric": "loss",
         "decode_limit": 200,
     }
-    return model, train, {"batch_tokens": 8000 if width == 128 else 4096}
+    return model, train, {"batch_tokens": 2048 if width == 128 else 4096}
 
 
 def follow_model(start: str | Path, data: Data) -> tuple[Run, list[str]]:
