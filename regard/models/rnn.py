@@ -145,14 +145,13 @@ class RNN(Model):
         self, embedded: Tensor, memory: Memory, state: RecurrentDecoderState
     ) -> tuple[Tensor, Tensor, RecurrentDecoderState]:
         """Bahdanau: look with the state before the step, then step."""
-        hidden, states, contexts = state.hidden, [], []
-        look = self._reader(memory)
+        walk, look = self.decoder.walk(embedded, state.hidden), self._reader(memory)
+        top, states, contexts = state.hidden[0][:, -1], [], []
         for step in range(embedded.size(1)):
-            context = look(hidden[0][:, -1:])[:, 0]
-            output, hidden = self.decoder.step(torch.cat([embedded[:, step], context], -1), hidden)
-            states.append(output)
-            contexts.append(context)
-        return torch.stack(states, 1), torch.stack(contexts, 1), RecurrentDecoderState(hidden, None)
+            contexts.append(look(top[:, None])[:, 0])
+            top = walk.step(step, contexts[-1])
+            states.append(top)
+        return torch.stack(states, 1), torch.stack(contexts, 1), RecurrentDecoderState(walk.state, None)
 
     def _unfed(
         self, embedded: Tensor, memory: Memory, state: RecurrentDecoderState
@@ -165,13 +164,12 @@ class RNN(Model):
         self, embedded: Tensor, memory: Memory, state: RecurrentDecoderState
     ) -> tuple[Tensor, RecurrentDecoderState]:
         """Luong with input feeding: step, look with the new state, and hand ŝ on to the next step."""
-        hidden, feed, outputs = state.hidden, state.feed, []
-        look = self._reader(memory)
+        walk, look = self.decoder.walk(embedded, state.hidden), self._reader(memory)
+        feed, outputs = state.feed, []
         for step in range(embedded.size(1)):
-            output, hidden = self.decoder.step(torch.cat([embedded[:, step], feed], -1), hidden)  # type: ignore[list-item]
-            feed = self._combine(output[:, None], look)[:, 0]
+            feed = self._combine(walk.step(step, feed)[:, None], look)[:, 0]  # type: ignore[arg-type]
             outputs.append(feed)
-        return torch.stack(outputs, 1), RecurrentDecoderState(hidden, feed)
+        return torch.stack(outputs, 1), RecurrentDecoderState(walk.state, feed)
 
     def _reader(self, memory: Memory) -> Look:
         assert self.attention is not None

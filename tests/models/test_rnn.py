@@ -16,8 +16,8 @@ BATCH = make_batch([[4, 5, 6, 2], [2], [7, 2]], [[4, 5, 2], [6, 6, 7, 4, 2], [2]
 
 def cell(model, inputs, states):
     """One decoder step of one row: the output and the states of all layers, each [layers, D]."""
-    output, after = model.decoder.step(inputs[None], tuple(part[None] for part in states))
-    return output[0], tuple(part[0] for part in after)
+    output, after = model.decoder(inputs[None, None], tuple(part[None] for part in states))
+    return output[0, 0], tuple(part[0] for part in after)
 
 
 def mean(weights, annotations):

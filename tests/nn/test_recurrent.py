@@ -1,9 +1,10 @@
 import pytest
 import torch
 
-from regard.nn.recurrent import CELLS, Recurrent, RecurrentEncoder
+from regard.nn.recurrent import CELLS, Recurrent, RecurrentEncoder, repeated
 
 INPUTS, WIDTH, LAYERS = 5, 4, 3
+KNOWN = 3  # of the inputs, before a walk begins
 LENGTHS = torch.tensor([6, 1, 3, 4])
 
 
@@ -47,7 +48,8 @@ def by_hand(cell: str, module: Recurrent, x: torch.Tensor, state: tuple[torch.Te
 @torch.no_grad()
 def test_one_step_is_the_written_equation(cell):
     module, state, x = make(cell), first_state(cell), randn(2, INPUTS)
-    output, after = module.step(x, state)
+    walk = module.walk(x[:, None, :KNOWN], state)
+    output, after = walk.step(0, x[:, KNOWN:]), walk.state
     for row in range(2):
         wanted, wanted_state = by_hand(cell, module, x[row], tuple(part[row] for part in state))
         torch.testing.assert_close(output[row], wanted, atol=1e-6, rtol=0)
@@ -60,19 +62,44 @@ def test_one_step_is_the_written_equation(cell):
 @torch.no_grad()
 def test_steps_equal_whole_sequences(cell, parts):
     module, x = make(cell), randn(2, 6, INPUTS)
-    state = wanted_state = first_state(cell)
+    state = first_state(cell)
     wanted = []
+    walk = module.walk(x[:, :, :KNOWN], state)
     for step in range(6):
-        output, wanted_state = module.step(x[:, step], wanted_state)
-        wanted.append(output)
+        wanted.append(walk.step(step, x[:, step, KNOWN:]))
     found = []
     for part in x.split(parts, 1):
         output, state = module(part, state)
         found.append(output)
     torch.testing.assert_close(torch.cat(found, 1), torch.stack(wanted, 1), atol=1e-6, rtol=0)
-    for part, same in zip(state, wanted_state, strict=True):
+    for part, same in zip(state, walk.state, strict=True):
         assert part.shape == (2, LAYERS, WIDTH)  # batch first
         torch.testing.assert_close(part, same, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_walk_has_the_gradients_of_the_whole_sequence(cell):
+    module, x = make(cell).double(), randn(2, 6, INPUTS).double().requires_grad_()
+    state = tuple(part.double().requires_grad_() for part in first_state(cell))
+    leaves = [*module.parameters(), x, *state]
+    weights = randn(2, 6, WIDTH, seed=7).double()
+    outputs, after = module(x, state)
+    wanted = torch.autograd.grad((outputs * weights).sum() + after[-1].square().sum(), leaves)
+    walk = module.walk(x[:, :, :KNOWN], state)
+    outputs = torch.stack([walk.step(step, x[:, step, KNOWN:]) for step in range(6)], 1)
+    found = torch.autograd.grad((outputs * weights).sum() + walk.state[-1].square().sum(), leaves)
+    for gradient, same in zip(found, wanted, strict=True):
+        torch.testing.assert_close(gradient, same, atol=1e-12, rtol=0)
+
+
+def test_weights_used_at_every_step_get_their_gradient_in_each_pass():
+    weight, bias = randn(3, 2).requires_grad_(), randn(3, seed=1).requires_grad_()
+    x = randn(4, 2, seed=2)
+    for _ in range(2):  # gradients add up over passes, as elsewhere
+        product = repeated(weight)
+        (product(x, bias).sum() + product(x, randn(4, 3)).sum()).backward()
+    torch.testing.assert_close(weight.grad, 4 * x.sum(0).expand(3, 2))
+    torch.testing.assert_close(bias.grad, torch.full((3,), 8.0))
 
 
 @pytest.mark.parametrize("steps", [1, 4], ids=["step", "sequence"])
