@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.config import Search, apply_overrides
-from regard.data.batch import make_batch
+from regard.data.batch import PAD, make_batch
 from regard.engine.native import NativeEngine, load_model
 from regard.models.base import MODELS, Memory, build_model, model_class, select_rows, shift_right
 from regard.nn.attention import Attention, padding_mask
@@ -224,6 +224,17 @@ def poison(tree, mask: Tensor) -> tuple[typing.Any, int]:
         items = [poison(item, mask) for item in tree]
         return tuple(value for value, _ in items), sum(count for _, count in items)
     return tree, 0
+
+
+@torch.no_grad()
+def test_nan_at_padded_places_of_the_source_changes_nothing(model):
+    batch = model.tensors(make_batch(SOURCES, [[4, 5, 2]] * len(SOURCES)))
+    clean = model.decode(shift_right(batch.target), model.encode(batch))[0]
+    tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    assert tables
+    for table in tables:
+        table.weight[PAD] = float("nan")
+    assert torch.equal(model.decode(shift_right(batch.target), model.encode(batch))[0], clean)
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from regard.config import Options, validate
 from regard.data.batch import BOS, Batch
 from regard.errors import ConfigError
-from regard.nn.attention import padding_mask
+from regard.nn.attention import hide, padding_mask
 from regard.nn.loss import token_loss
 
 # name in a recipe → "module:class", imported on use
@@ -36,12 +36,17 @@ State = Any
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """What can be attended to."""
+    """What can be attended to; nothing of it is behind the mask."""
 
     values: Float[Tensor, "B S M"]
     mask: Bool[Tensor, "B S"]
     projected: tuple[tuple[Tensor, Tensor], ...] = ()  # keys and values of each attention that reads the memory
     summary: Tensor | None = None  # [B,…] one vector for the whole source, where a model has it
+
+    def __post_init__(self) -> None:
+        seen = tuple((hide(keys, self.mask), hide(values, self.mask)) for keys, values in self.projected)
+        object.__setattr__(self, "values", hide(self.values, self.mask))
+        object.__setattr__(self, "projected", seen)
 
 
 def shift_right(target: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
@@ -63,7 +68,8 @@ def check_shared(tie: str, source_vocabulary: int, target_vocabulary: int) -> bo
 def select_rows(tree: Any, rows: Tensor) -> Any:
     """The named rows of every tensor in a tree; what knows better has a `select` of its own."""
     if isinstance(tree, Tensor):
-        return tree.index_select(0, rows)
+        turned = tree.dim() > 2 and tree.stride(-1) != 1  # keys laid out for search stay so
+        return tree.mT.index_select(0, rows).mT if turned else tree.index_select(0, rows)
     if hasattr(tree, "select"):
         return tree.select(rows)
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):

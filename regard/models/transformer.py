@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.config import Count, Fraction, Options, Positive
 from regard.data.batch import Batch
 from regard.models.base import Memory, Model, check_shared
-from regard.nn.attention import Cache, MultiHead, causal, padding_mask
+from regard.nn.attention import Cache, MultiHead, causal, hide, padding_mask
 from regard.nn.blocks import Activation, FeedForward, Residual
 from regard.nn.embedding import Embedding, PositionJoin, PositionKind, token_table
 
@@ -151,7 +151,7 @@ class Transformer(Model):
 
     def encode(self, batch: Batch) -> Memory:
         mask = padding_mask(batch.source_length, batch.source.size(1))
-        x = self.source(batch.source)
+        x = hide(self.source(batch.source), mask)  # once: what is finite here stays so in all layers
         for layer in self.encoder:
             x = layer(x, mask)
         x = self.encoder_norm(x)

@@ -10,7 +10,8 @@ One base class does mask, softmax, tap and weighted sum; a descendant says only 
     scaled dot (Vaswani 2017)     q · k / √d, in H heads of width d
 
 `mask [B,S]` says which keys may be looked at, `pattern [T,S]` which query may look at which key: True where
-one may look. A row with nothing to look at gives zeros, and a value behind the mask is never multiplied in.
+one may look. A row with nothing to look at gives zeros. What is behind a mask has weight zero and must be finite,
+since 0 × NaN is NaN: `hide` sees to that where a memory is made, once, and not at every look.
 Queries may have K rows for each row of the memory (the beams of a sentence): they are folded into query
 positions, so the memory is never copied.
 """
@@ -74,19 +75,18 @@ class Attention(nn.Module):
         return self.over(keys, values, mask)(query)
 
     def over(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> Callable[[Tensor], Tensor]:
-        """A function from queries to contexts, for a decoder that looks step by step: the memory is hidden once."""
-        seen = hide(values, mask)
+        """A function from queries to contexts, for a decoder that looks step by step."""
 
         def look(query: Tensor) -> Tensor:
             folded, unfold = fold(query, len(values), self.tap is not None)
-            return unfold(self.attend(folded, keys, seen, mask))
+            return unfold(self.attend(folded, keys, values, mask))
 
         return look
 
     def attend(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, pattern: Tensor | None = None
     ) -> Tensor:
-        """Mask, softmax, tap, weighted sum; what is behind the mask has been hidden."""
+        """Mask, softmax, tap, weighted sum."""
         allowed = combine(mask, pattern, self.heads)
         weights = masked_softmax(self.scores(query, keys), allowed)
         if self.tap is not None:
@@ -214,7 +214,8 @@ class MultiHead(Attention):
 
     head_h = softmax(Q W_h^Q (K W_h^K)ᵀ / √d) V W_h^V        output = [head_1; …; head_H] W^O
 
-    With no tap set the fused kernel of torch is taken; a test holds both paths equal.
+    With no tap set the fused kernel of torch is taken, except for the steps of a search; a test holds both paths
+    equal.
     """
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0, memory: int = 0) -> None:
@@ -235,10 +236,12 @@ class MultiHead(Attention):
         """One row of vectors per head."""
         return vectors.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def project(self, memory: Float[Tensor, "B S M"]) -> tuple[Tensor, Tensor]:
-        """Keys and values [B,H,S,d] of everything that can be looked at."""
+    def project(self, memory: Float[Tensor, "B S M"]) -> tuple[Float[Tensor, "B H S d"], Float[Tensor, "B H S d"]]:
+        """Keys and values of everything that can be looked at."""
         keys, values = self.memory(memory).chunk(2, -1)
-        return self.split(keys), self.split(values)
+        if torch.is_grad_enabled():
+            return self.split(keys), self.split(values)
+        return self.split(keys).mT.contiguous().mT, self.split(values).contiguous()  # as the steps of a search read it
 
     def forward(  # type: ignore[override]
         self,
@@ -250,7 +253,7 @@ class MultiHead(Attention):
     ) -> Float[Tensor, "N T D"]:
         """Every query's context, from all heads."""
         folded, unfold = fold(self.query(query), len(keys), self.tap is not None)
-        context = self.attend(self.split(folded), hide(keys, mask), hide(values, mask), mask, pattern)
+        context = self.attend(self.split(folded), keys, values, mask, pattern)
         return self.out(unfold(context.transpose(1, 2).flatten(2)))
 
     def scores(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -259,7 +262,8 @@ class MultiHead(Attention):
     def attend(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, pattern: Tensor | None = None
     ) -> Tensor:
-        if self.tap is not None:
+        stepping = not torch.is_grad_enabled() and mask is not None and query.size(-2) < keys.size(-2)
+        if self.tap is not None or stepping:  # for few queries at a time plain products are faster
             return super().attend(query, keys, values, mask, pattern)
         dropout = self.dropout if self.training else 0.0
         return F.scaled_dot_product_attention(

@@ -7,7 +7,7 @@ the K best that do not end go on. A sentence is done
             above  log p / penalty(longest length)
     count   when K outputs are finished (what CTranslate2 does)
 
-and leaves the batch. The search knows logits and an opaque state, neither model nor text.
+and leaves the batch with the next quarter that is. The search knows logits and an opaque state, neither model nor text.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.config import Search
 from regard.data.batch import BOS, EOS, Hypothesis
-from regard.search.filters import NEVER, Decoder, Request, check_number, length_penalty, restrict
+from regard.search.filters import NEVER, Decoder, Request, check_number, length_penalty, remaining, restrict
 
 
 @torch.inference_mode()
@@ -25,43 +25,43 @@ def beam_search(decoder: Decoder, state: Any, request: Request, options: Search)
     """The n best outputs of every sentence; `state` has one row for each."""
     width, device = options.beam, decoder.device
     found: list[list[Hypothesis]] = [[] for _ in range(len(request))]
-    alive = list(range(len(request)))
-    state = decoder.select(state, torch.arange(len(alive), device=device).repeat_interleave(width), None)
-    scores = torch.full((len(alive), width), NEVER, device=device)
+    rows = list(range(len(request)))  # the sentence of each row of scores
+    over = [False] * len(rows)
+    state = decoder.select(state, torch.arange(len(rows), device=device).repeat_interleave(width), None)
+    scores = torch.full((len(rows), width), NEVER, device=device)
     scores[:, 0] = 0
-    history = torch.empty(len(alive) * width, 0, dtype=torch.long, device=device)
-    tokens = torch.full((len(alive) * width, 1), BOS, device=device)
-    while alive:
+    history = torch.empty(len(rows) * width, 0, dtype=torch.long, device=device)
+    tokens = torch.full((len(rows) * width, 1), BOS, device=device)
+    while True:
         logits, state = decoder.step(tokens, state)
         prices = logits.float().log_softmax(-1)
-        restrict(prices, history, [sentence for sentence in alive for _ in range(width)], request, options)
+        restrict(prices, history, [sentence for sentence in rows for _ in range(width)], request, options)
         best, parents, chosen = candidates(scores, prices, width)
-        finish(found, alive, best, parents, chosen, history, request, options)
+        finish(found, rows, over, best, parents, chosen, history, request, options)
         scores, order = living(best, chosen, width)
-        stay = [
-            row
-            for row, sentence in enumerate(alive)
-            if not done(found[sentence], float(scores[row, 0]), request.limits[sentence], options)
-        ]
-        kept = torch.tensor(stay, dtype=torch.long, device=device)
-        shrink = len(stay) < len(alive)
-        alive = [alive[row] for row in stay]
-        if not alive:
+        for row, top in enumerate(scores[:, 0].tolist()):
+            over[row] = over[row] or done(found[rows[row]], top, request.limits[rows[row]], options)
+        if all(over):
             break
-        rows = (kept[:, None] * width + parents.gather(1, order)[kept]).flatten()
+        stay = remaining(over)
+        kept = torch.tensor(stay if stay else range(len(rows)), dtype=torch.long, device=device)
+        beams = (kept[:, None] * width + parents.gather(1, order)[kept]).flatten()
         tokens = chosen.gather(1, order)[kept].view(-1, 1)
         scores = scores[kept]
-        history = torch.cat([history.index_select(0, rows), tokens], 1)
-        state = decoder.select(state, rows, kept if shrink else None)
+        history = torch.cat([history.index_select(0, beams), tokens], 1)
+        state = decoder.select(state, beams, kept if stay else None)
+        if stay:
+            rows, over = [rows[row] for row in stay], [False] * len(stay)
     return [sorted(outputs, key=lambda output: -output.score)[: options.nbest] for outputs in found]
 
 
 def candidates(scores: Tensor, prices: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """The 2K best extensions of each sentence [B,2K]: log-probability, beam they extend, token."""
-    vocabulary = prices.size(-1)
-    total = scores[:, :, None] + prices.view(len(scores), width, vocabulary)
-    best, where = total.flatten(1).topk(2 * width, 1)
-    return best, where // vocabulary, where % vocabulary
+    few = min(2 * width, prices.size(-1))  # of each beam: no more of its extensions can be among the 2K best
+    each, tokens = prices.topk(few, 1)
+    total = (scores.view(-1, 1) + each).view(len(scores), -1)
+    best, where = total.topk(2 * width, 1)
+    return best, where // few, tokens.view(len(scores), -1).gather(1, where)
 
 
 def living(best: Tensor, chosen: Tensor, width: int) -> tuple[Tensor, Tensor]:
@@ -72,7 +72,8 @@ def living(best: Tensor, chosen: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 def finish(
     found: list[list[Hypothesis]],
-    alive: list[int],
+    rows: list[int],
+    over: list[bool],
     best: Tensor,
     parents: Tensor,
     chosen: Tensor,
@@ -84,11 +85,13 @@ def finish(
     width, length = options.beam, history.size(1)
     ends = (chosen[:, :width] == EOS) & best[:, :width].isfinite()
     for row, place in ends.nonzero().tolist():
+        if over[row]:
+            continue
         ids = tuple(history[row * width + int(parents[row, place])].tolist())
         log_probability = float(best[row, place])
         score = log_probability / length_penalty(length, options)
-        cut = length >= request.limits[alive[row]]
-        found[alive[row]].append(Hypothesis(ids, score, log_probability, finished=not cut))
+        cut = length >= request.limits[rows[row]]
+        found[rows[row]].append(Hypothesis(ids, score, log_probability, finished=not cut))
 
 
 def done(outputs: list[Hypothesis], top: float, limit: int, options: Search) -> bool:

@@ -57,18 +57,25 @@ def restrict(scores: Tensor, history: Tensor, sentences: Sequence[int], request:
     step = history.size(1)
     forced = forced_tokens(step, sentences, request)
     rows, tokens = list(forced), list(forced.values())
-    prices, ends = scores[rows, tokens], scores[:, EOS].clone()  # as the model gives them
-    scores[:, [PAD, BOS]] = NEVER
+    prices, ends = scores[rows, tokens] if forced else None, scores[:, EOS].clone()  # as the model gives them
+    scores[:, PAD] = NEVER
+    scores[:, BOS] = NEVER
     if step < options.minimum_length:
         scores[:, EOS] = NEVER
     if options.no_repeat and step >= options.no_repeat:
         forbid_repeats(scores, history, options.no_repeat)
         stuck = scores.amax(-1) == NEVER
         scores[stuck, EOS] = ends[stuck]  # an output that cannot go on ends, even below the minimum length
-    if forced:
+    if prices is not None:
         scores[rows] = NEVER
         scores[rows, tokens] = prices
     return scores
+
+
+def remaining(over: Sequence[bool]) -> list[int] | None:
+    """The rows to go on with when some are over; None while at most a quarter are, since leaving costs a copy."""
+    alive = [row for row, end in enumerate(over) if not end]
+    return None if 4 * len(alive) >= 3 * len(over) else alive
 
 
 def forced_tokens(step: int, sentences: Sequence[int], request: Request) -> dict[int, int]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.config import Search
 from regard.data.batch import BOS, EOS, Hypothesis
-from regard.search.filters import NEVER, Decoder, Request, check_number, length_penalty, restrict
+from regard.search.filters import NEVER, Decoder, Request, check_number, length_penalty, remaining, restrict
 
 Choose = Callable[[Tensor, list[int]], Tensor]  # log-probabilities [N,V], sentence of each row → tokens [N]
 
@@ -66,31 +66,33 @@ def follow(decoder: Decoder, state: Any, request: Request, options: Search, choo
     """Extend each sentence by the chosen word until EOS; what has ended leaves the batch."""
     device = decoder.device
     found: list[list[Hypothesis]] = [[] for _ in range(len(request))]
-    alive = list(range(len(request)))
-    totals = [0.0] * len(alive)
-    history = torch.empty(len(alive), 0, dtype=torch.long, device=device)
-    tokens = torch.full((len(alive), 1), BOS, device=device)
-    while alive:
+    rows = list(range(len(request)))  # the sentence of each row
+    over = [False] * len(rows)
+    totals = [0.0] * len(rows)
+    history = torch.empty(len(rows), 0, dtype=torch.long, device=device)
+    tokens = torch.full((len(rows), 1), BOS, device=device)
+    while not all(over):
         logits, state = decoder.step(tokens, state)
-        prices = restrict(logits.float().log_softmax(-1), history, alive, request, options)
-        chosen = choose(prices, alive)
+        prices = restrict(logits.float().log_softmax(-1), history, rows, request, options)
+        chosen = choose(prices, rows)
         paid = prices.gather(1, chosen[:, None])[:, 0].tolist()
         totals = [total + price for total, price in zip(totals, paid, strict=True)]
-        ended = (chosen == EOS).tolist()
         length = history.size(1)
-        for row in [row for row, end in enumerate(ended) if end]:
-            check_number(totals[row])
-            score = totals[row] / length_penalty(length, options)
-            cut = length >= request.limits[alive[row]]
-            found[alive[row]] = [Hypothesis(tuple(history[row].tolist()), score, totals[row], finished=not cut)]
-        stay = [row for row, end in enumerate(ended) if not end]
+        for row, token in enumerate(chosen.tolist()):
+            if token == EOS and not over[row]:
+                check_number(totals[row])
+                score = totals[row] / length_penalty(length, options)
+                cut = length >= request.limits[rows[row]]
+                found[rows[row]] = [Hypothesis(tuple(history[row].tolist()), score, totals[row], finished=not cut)]
+                over[row] = True
         history = torch.cat([history, chosen[:, None]], 1)
         tokens = chosen[:, None]
-        if len(stay) < len(alive):
+        stay = remaining(over)
+        if stay:
             kept = torch.tensor(stay, dtype=torch.long, device=device)
-            alive, totals = [alive[row] for row in stay], [totals[row] for row in stay]
+            rows, totals, over = [rows[row] for row in stay], [totals[row] for row in stay], [False] * len(stay)
             history, tokens = history[kept], tokens[kept]
-            state = decoder.select(state, kept, kept) if alive else state
+            state = decoder.select(state, kept, kept)
     return found
 
 
