@@ -1,0 +1,146 @@
+"""Our side: what `regard train` does with a prepared corpus, and the torch engine's search, each in its own process.
+
+    python -m benchmarks.regard_side '{"task": "train", …}'
+
+Training goes through the same function as the command, loader and log included; a listener in the place of the
+progress bar takes the times. What comes after the last measured update (validation, report) is not timed.
+"""
+
+import itertools
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.inputs import TEXT, make_task
+from benchmarks.made import typical
+from benchmarks.measure import Figures, Job, forget_peak, memory, rate, work
+from benchmarks.shapes import SHAPES, Shape
+from regard.config import Data, Run, Search, Train
+from regard.data.batch import EOS
+from regard.data.loader import Loader
+from regard.engine.native import NativeEngine
+from regard.models.base import build_model
+from regard.pipeline import carry_out, check_options, save_model, settle
+from regard.prepare import open_prepared
+from regard.training.progress import Progress
+
+
+class Listener(Progress):
+    """Notes when updates end, and the memory before and during them."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.ready = 0.0  # when model and optimiser are built
+        self.built = 0  # bytes held then
+        self.earlier = self.peak = 0  # bytes at most before that, and since
+        self.times: list[float] = []
+
+    def begin(self, step: int, steps: int | None) -> None:
+        super().begin(step, steps)
+        self.ready = time.monotonic()
+        self.built, self.earlier = memory("VmRSS"), memory("VmHWM")
+        forget_peak()
+
+    def update(self, step: int, loss: float, tokens: int, rate: float) -> None:
+        super().update(step, loss, tokens, rate)
+        self.times.append(time.monotonic())
+        self.peak = memory("VmHWM")
+
+
+def model_section(shape: Shape) -> dict[str, Any]:
+    """The shape as the `model` section of a recipe."""
+    shared = {"width": shape.width, "encoder_layers": shape.layers, "decoder_layers": shape.layers}
+    shared |= {"tie": "all", "dropout": shape.dropout}
+    if shape.heads:
+        return {"kind": "transformer", "heads": shape.heads, "feed_forward": shape.feed_forward, **shared}
+    kind = {"kind": "rnn", "cell": "lstm", "attention": "general", "bidirectional": False}
+    return {**kind, "embedding": shape.width, **shared}
+
+
+def train(job: Job) -> Figures:
+    """Tokens per second of `steps` updates after `warm` others, and the memory they need."""
+    shape, steps = SHAPES[job["shape"]], job["warm"] + job["steps"]
+    options = Train(
+        max_steps=steps, label_smoothing=shape.smoothing, clip=shape.clip, patience=0,
+        validate_every=steps, decode_limit=0, metric="loss",
+    )  # fmt: skip
+    data = Data(prepared=job["prepared"], max_length=1024)
+    run = Run(seed=job["seed"], threads=job["threads"], data=data, text=TEXT, model=model_section(shape), train=options)
+    run, listener = check_options(run), Listener()
+    with tempfile.TemporaryDirectory() as directory:
+        settle(run, Path(directory), ())
+        carry_out(run, Path(directory), torch.device("cpu"), listener, "")
+    if len(listener.times) != steps:
+        raise RuntimeError(f"{len(listener.times)} updates were made, expected {steps}")
+    seconds = listener.times[-1] - listener.times[job["warm"] - 1]
+    return {
+        "tokens_per_second": count_tokens(run, range(job["warm"], steps)) / seconds,
+        "memory": listener.peak - listener.built,
+        "peak": max(listener.peak, listener.earlier),
+        "ready_seconds": listener.ready - job["began"],
+        "first_update_seconds": listener.times[0] - job["began"],
+        "parameters": count_parameters(shape),
+    }
+
+
+def count_tokens(run: Run, steps: range) -> int:
+    """Source and target tokens of these updates, without padding."""
+    store = open_prepared(Path(run.data.prepared or "")).train
+    loader = Loader(store, run.data.batch_tokens, run.data.batch_rows, run.seed)
+    lengths = sum(side.astype(int) for side in store.lengths())
+    first, total = 0, 0
+    for epoch in itertools.count():
+        plan = loader.plan(epoch)
+        within = range(max(steps.start, first), min(steps.stop, first + len(plan)))
+        total += sum(int(lengths[plan[step - first]].sum()) for step in within)
+        first += len(plan)
+        if first >= steps.stop:
+            return total
+    raise AssertionError
+
+
+def count_parameters(shape: Shape) -> int:
+    """Trained numbers of the model."""
+    with torch.device("meta"):
+        model = build_model(model_section(shape), shape.vocabulary, shape.vocabulary)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def decode(job: Job) -> Figures:
+    """Target tokens per second for each (batch, beam), every output exactly `length` tokens long."""
+    torch.set_num_threads(job["threads"])
+    shape, length = SHAPES[job["shape"]], job["length"]
+    torch.manual_seed(job["seed"])
+    engine = NativeEngine([build_model(model_section(shape), shape.vocabulary, shape.vocabulary)])
+    figures: Figures = {}
+    for batch, beam in job["cases"]:
+        sources = [[*row, EOS] for row in typical(batch, job["seed"], shape.vocabulary, job.get("source", 0))]
+        once = partial(engine.search, sources, fixed_search(beam, length))
+        if {len(outputs[0].ids) for outputs in once()} != {length}:
+            raise RuntimeError("an output is not as long as it must be")
+        figures[f"{batch}x{beam}"] = rate(once, batch * length, job["seconds"])
+    return figures
+
+
+def fixed_search(beam: int, length: int) -> Search:
+    """A search whose outputs are all equally long."""
+    method = "greedy" if beam == 1 else "beam"
+    return Search(method=method, beam=beam, minimum_length=length, maximum_length=length)
+
+
+def save(job: Job) -> Figures:
+    """A model directory with random weights, whose own search gives outputs of one length."""
+    shape = SHAPES[job["shape"]]
+    torch.manual_seed(job["seed"])
+    model = build_model(model_section(shape), shape.vocabulary, shape.vocabulary)
+    run = Run(text=TEXT, model=model_section(shape), search=fixed_search(job["beam"], job["length"]))
+    save_model(Path(job["directory"]), check_options(run), make_task(shape.vocabulary), model, {})
+    return {}
+
+
+if __name__ == "__main__":
+    work({"train": train, "decode": decode, "save": save})
