@@ -8,12 +8,13 @@ READY := $(VENV)/.ready
 # the number of parallel test processes
 JOBS ?= 2
 
-.PHONY: help setup quickstart test learn check format clean
+.PHONY: help setup quickstart test learn check format bench bench-table clean
 
 help:
 	@echo "make quickstart   set up, train the embedded demo, show the result"
 	@echo "make test         set up, run the tests"
 	@echo "make learn        the slow tests in which models must learn"
+	@echo "make bench        speed beside the peers in REGARD_PEERS (hours; see docs/benchmarks.md)"
 	@echo "make check        format, lint, types"
 	@echo "make format       put the code into shape"
 
@@ -35,6 +36,14 @@ test: $(READY)
 
 learn: $(READY)
 	$(BIN)/python -m pytest -m learn
+
+# BENCH=... names some of the experiments, or gives options
+bench: $(READY)
+	$(BIN)/python -m benchmarks.run $(BENCH)
+	$(BIN)/python -m benchmarks.table
+
+bench-table: $(READY)
+	$(BIN)/python -m benchmarks.table
 
 check: $(READY)
 	$(BIN)/ruff format --check .

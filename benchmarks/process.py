@@ -40,8 +40,9 @@ class Outcome:
 
 def start(side: Side, threads: int = 2, timeout: float = 3600, calibrated: bool = True) -> Outcome:
     """Run a side once to its end."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-    environment["PYTHONPATH"] = str(ROOT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if side.job is not None:  # a command is left to choose, as on any machine
+        environment["OMP_NUM_THREADS"] = str(threads)
     before = calibrate() if calibrated else 0.0
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "figures.json")
@@ -53,7 +54,7 @@ def start(side: Side, threads: int = 2, timeout: float = 3600, calibrated: bool 
             )
             error = f"exit code {done.returncode}: {last_line(done.stderr)}" if done.returncode else ""
         except subprocess.TimeoutExpired:
-            error = f"stopped after {timeout:.0f} s"
+            error = f"stopped after {timeout:g} s"
         seconds = time.monotonic() - began
         figures = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
     after = calibrate() if calibrated else 0.0
@@ -87,6 +88,12 @@ def raise_priority() -> bool:
     except (AttributeError, OSError):
         return False
     return True
+
+
+def limit_processors(number: int) -> None:
+    """Keep this process and those it starts to so many processors, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:number])
 
 
 def regard(*words: str) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ Training goes through the same function as the command, loader and log included;
 progress bar takes the times. What comes after the last measured update (validation, report) is not timed.
 """
 
-import itertools
 import tempfile
 import time
 from functools import partial
@@ -91,16 +90,15 @@ def count_tokens(run: Run, steps: range) -> int:
     """Source and target tokens of these updates, without padding."""
     store = open_prepared(Path(run.data.prepared or "")).train
     loader = Loader(store, run.data.batch_tokens, run.data.batch_rows, run.seed)
-    lengths = sum(side.astype(int) for side in store.lengths())
-    first, total = 0, 0
-    for epoch in itertools.count():
+    source, target = store.lengths()
+    lengths = source.astype(int) + target
+    first = epoch = total = 0
+    while first < steps.stop:
         plan = loader.plan(epoch)
         within = range(max(steps.start, first), min(steps.stop, first + len(plan)))
         total += sum(int(lengths[plan[step - first]].sum()) for step in within)
-        first += len(plan)
-        if first >= steps.stop:
-            return total
-    raise AssertionError
+        first, epoch = first + len(plan), epoch + 1
+    return total
 
 
 def count_parameters(shape: Shape) -> int:

@@ -20,7 +20,7 @@ from benchmarks.experiments import EXPERIMENTS, Experiment
 from benchmarks.figures import advantage, best, interleaved, summarise
 from benchmarks.inputs import FULL, OURS, TINY, Bench
 from benchmarks.installed import PACKAGES, find_peers
-from benchmarks.process import ROOT, Side, raise_priority, start
+from benchmarks.process import ROOT, Side, limit_processors, raise_priority, start
 from benchmarks.sizes import SIZES
 from regard.origin import origin
 
@@ -57,12 +57,12 @@ def summary(experiment: Experiment, taken: list[dict[str, Any]]) -> dict[str, An
             if not each["error"] and figure.name in each["figures"]:
                 values.setdefault(each["side"], []).append(each["figures"][figure.name])
         sides = {side: vars(summarise(numbers)) for side, numbers in values.items()}
-        medians = {side: each["median"] for side, each in sides.items()}
         found[figure.name] = {"sides": sides}
-        ours = medians.pop(OURS, None)
-        if ours is not None and medians:
-            over = {side: advantage(ours, theirs, figure.higher) for side, theirs in medians.items()}
-            found[figure.name] |= {"over": over, "best_peer": best(medians, figure.higher)}
+        theirs = {side: each["median"] for side, each in sides.items() if not side.startswith(OURS)}
+        if OURS in sides and theirs:
+            ours = sides[OURS]["median"]
+            over = {side: advantage(ours, median, figure.higher) for side, median in theirs.items()}
+            found[figure.name] |= {"over": over, "best_peer": best(theirs, figure.higher)}
     return found
 
 
@@ -106,6 +106,7 @@ def main(words: list[str]) -> None:
     if arguments.list:
         print("\n".join(ALL))
         return
+    limit_processors(arguments.threads)
     raised = not arguments.normal_priority and raise_priority()
     print(f"priority: {'real-time' if raised else 'normal'}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as temporary:
@@ -128,7 +129,7 @@ def main(words: list[str]) -> None:
 def save(record: dict[str, Any], folder: Path, work: Path) -> None:
     """One file for each experiment; the places of this machine are left out."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record, indent=1, ensure_ascii=False).replace(str(work), "WORK")
+    text = json.dumps(record, indent=1, ensure_ascii=False).replace(str(work), "WORK").replace(str(ROOT), "ROOT")
     (folder / f"{record['name']}.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ FIRST = 4  # ids below are for padding, begin, end and unknown; each toolkit has
 @dataclass(frozen=True)
 class Shape:
     """The size of an encoder–decoder; a Transformer if it has heads, else an LSTM with Luong's general attention
-    and input feeding whose encoder reads in one direction (all toolkits have that one alike)."""
+    and input feeding, whose encoder reads in one direction."""
 
     layers: int  # of the encoder, and of the decoder
     width: int

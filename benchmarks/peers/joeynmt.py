@@ -34,7 +34,8 @@ def options(shape: Shape) -> dict[str, Any]:
         encoder, decoder = dict(part), dict(part)
     else:
         part |= {"type": "recurrent", "rnn_type": "lstm"}
-        encoder = {**part, "bidirectional": False}
+        # its encoder can only read in both directions: half as wide, so that what is attended to is equally wide
+        encoder = {**part, "hidden_size": shape.width // 2, "bidirectional": True}
         decoder = {**part, "attention": "luong", "input_feeding": True, "init_hidden": "bridge"}
     start = {"initializer": "xavier_uniform", "embed_initializer": "xavier_uniform"}
     return {"tied_embeddings": True, "tied_softmax": True, "encoder": encoder, "decoder": decoder, **start}
