@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.inputs import OURS, Bench, batches_of, corpus, export, saved_model, text, translating, tuned
+from benchmarks.inputs import OURS, Bench, batches_of, corpus, export, learned_model, text, translating, tuned
 from benchmarks.process import SCRATCH, Side, carry_out, knows, regard
 from benchmarks.shapes import SHAPES
 
@@ -51,59 +51,55 @@ def decode(bench: Bench, role: str) -> Experiment:
 
 
 def file(bench: Bench, role: str) -> Experiment:
-    """A file through the command line, from the start of the process."""
-    model, lines = saved_model(bench, role), text(bench, role, bench.scale.lines)
+    """A file through the command line with torch, from the start of the process."""
+    name, scale = f"file-{role.lower()}", bench.scale
+    title = f"a file of {scale.lines:,} lines by the command line, beam {scale.beam}, {describe(scale.shapes[role])}"
+    if not knows("--workers", "translate"):
+        return Experiment(name, title, [SECONDS], [], ["`regard translate` does not know --workers yet"])
+    lines, less = text(bench, role, scale.lines), text(bench, role, max(1, scale.lines // 10))
+    words = ["translate", str(learned_model(bench, role)), "-i", str(lines), "-o", SCRATCH, "--workers", "auto"]
+    if knows("--engine", "translate"):
+        words += ["--engine", "torch"]
+    sides, facts = [Side(OURS, regard(*words))], {"lines": scale.lines, "beam": scale.beam}
     there, notes = bench.installed(["HF Marian"])
-    sides, facts = [], {"lines": bench.scale.lines, "beam": bench.scale.beam}
-    if knows("--workers", "translate"):
-        words = ("translate", str(model), "-i", str(lines), "-o", SCRATCH, "--workers", "auto")
-        sides.append(Side(OURS, regard(*words)))
-    else:
-        notes.append("`regard translate` does not know --workers yet")
-    for name in there:
-        saved = bench.folder("models", f"{name}-{role}")
-        shape = bench.scale.shapes[role]
-        carry_out(bench.theirs(name, "save", shape=shape, directory=str(saved)), bench.threads)
-        side = translating(bench, name, saved, lines)
-        sides.append(tuned(bench, side, text(bench, role, max(1, bench.scale.lines // 10))))
-        facts[f"batch of {name}"] = sides[-1].job["batch"]  # type: ignore[index]
-    title = f"a file of {bench.scale.lines:,} lines by the command line, beam {bench.scale.beam}, "
-    return Experiment(
-        f"file-{role.lower()}", title + describe(bench.scale.shapes[role]), [SECONDS], sides, notes, facts
-    )
+    for peer in there:
+        saved = bench.folder("models", f"{peer}-{role}")
+        carry_out(bench.theirs(peer, "save", shape=scale.shapes[role], directory=str(saved)), bench.threads)
+        side, facts[f"batch of {peer}"] = tuned(bench, translating(bench, peer, saved, lines), less)
+        sides.append(side)
+    return Experiment(name, title, [SECONDS], sides, notes, facts)
 
 
 def engine(bench: Bench, role: str) -> Experiment:
     """The compiled engine by our command line against CTranslate2 called directly on the same model."""
-    model, lines = saved_model(bench, role), text(bench, role, bench.scale.lines)
-    there, notes = bench.installed(["CTranslate2"])
-    sides: list[Side] = []
-    facts: dict[str, Any] = {"lines": bench.scale.lines, "beam": bench.scale.beam}
-    exported, problem = export(model)
+    name, scale = f"engine-{role.lower()}", bench.scale
+    title = f"the same file by the compiled engine, {describe(scale.shapes[role])}"
+    model = learned_model(bench, role)
+    lines, less = text(bench, role, scale.lines), text(bench, role, max(1, scale.lines // 10))
+    exported, problem = export(model, lines)
     if exported is None:
-        notes.append(problem)
-    else:
-        words = ("translate", str(model), "-i", str(lines), "-o", SCRATCH, "--engine", "ctranslate2")
-        sides.append(Side(OURS, regard(*words)))
-        for name in there:
-            side = translating(bench, name, exported, lines, compute="default")
-            sides.append(tuned(bench, side, text(bench, role, max(1, bench.scale.lines // 10))))
-            facts[f"batch of {name}"] = sides[-1].job["batch"]  # type: ignore[index]
-    title = f"the same file by the compiled engine, {describe(bench.scale.shapes[role])}"
-    return Experiment(f"engine-{role.lower()}", title, [SECONDS], sides, notes, facts)
+        return Experiment(name, title, [SECONDS], [], [problem])
+    words = ("translate", str(model), "-i", str(lines), "-o", SCRATCH, "--engine", "ctranslate2")
+    sides, facts = [Side(OURS, regard(*words))], {"lines": scale.lines, "beam": scale.beam}
+    there, notes = bench.installed(["CTranslate2"])
+    for peer in there:
+        side, facts[f"batch of {peer}"] = tuned(bench, translating(bench, peer, exported, lines), less)
+        sides.append(side)
+    return Experiment(name, title, [SECONDS], sides, notes, facts)
 
 
 def latency(bench: Bench) -> Experiment:
     """One sentence through the command line, from nothing."""
-    model, sentence, notes = saved_model(bench, "A"), "a man sleeps .\n", []
-    sides = [Side(OURS, regard("translate", str(model)), stdin=sentence)]
-    exported, problem = export(model)
+    model, sentence, notes = learned_model(bench, "A"), "a man sleeps .\n", []
+    torch = ("--engine", "torch") if knows("--engine", "translate") else ()
+    sides = [Side(OURS, regard("translate", str(model), *torch), stdin=sentence)]
+    exported, problem = export(model, text(bench, "A", bench.scale.lines))
     if exported is None:
         notes.append(problem)
     else:
         command = regard("translate", str(model), "--engine", "ctranslate2")
         sides.append(Side(f"{OURS}, compiled engine", command, stdin=sentence))
-    title = f'`echo "{sentence.strip()}" | regard translate MODEL`, {describe(bench.scale.shapes["A"])}'
+    title = f'`echo "{sentence.strip()}" \\| regard translate MODEL`, {describe(bench.scale.shapes["A"])}'
     return Experiment("latency", title, [SECONDS], sides, notes)
 
 

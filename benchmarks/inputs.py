@@ -5,7 +5,7 @@ Inputs (corpora, batches, models) are made once and lie in the work folder; noth
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ class Scale:
     pairs: int  # of the corpus for training against peers
     seconds: float  # each decoding case is repeated for
     cases: list[list[int]]  # of decoding: batch, beam
-    length: int  # of every output
+    length: int  # of every output, its end counted
+    lesson: int  # updates in which our model learns it
     lines: int  # of the file for the command line
     beam: int  # for that file
     batches: list[int]  # sentences a peer decodes together: the best of these is taken
@@ -49,6 +50,7 @@ FULL = Scale(
     seconds=2.0,
     cases=[[1, 1], [1, 4], [32, 1], [64, 1], [32, 4], [64, 4]],
     length=16,
+    lesson=150,
     lines=10_000,
     beam=4,
     batches=[32, 64, 128],
@@ -62,6 +64,7 @@ TINY = Scale(
     seconds=0.01,
     cases=[[1, 1], [2, 4]],
     length=4,
+    lesson=100,
     lines=20,
     beam=2,
     batches=[8],
@@ -113,18 +116,31 @@ def make_task(vocabulary: int) -> Translation:
 
 
 def corpus(bench: Bench, vocabulary: int, number: int, length: int = 0) -> Path:
-    """A prepared corpus of made pairs (with `length`: all so long), by the same code as `regard prepare`."""
+    """A prepared corpus of made pairs; with `length` all sides are so long."""
     name = f"{number}-{length or 'natural'}-{vocabulary}"
+    return prepared(bench, name, vocabulary, lambda size, seed: made.make_pairs(size, seed, vocabulary, length), number)
+
+
+def lesson(bench: Bench, vocabulary: int) -> Path:
+    """A prepared corpus in which every source has the same target, as long as outputs shall be."""
+
+    def make(size: int, seed: int) -> made.Pairs:
+        return made.make_lesson(size, seed, vocabulary, bench.scale.length)
+
+    return prepared(bench, f"lesson-{vocabulary}", vocabulary, make, 500)
+
+
+def prepared(bench: Bench, name: str, vocabulary: int, make: Callable[[int, int], made.Pairs], number: int) -> Path:
+    """Pairs as files, and then by the same code as `regard prepare`."""
     directory, files = bench.folder("corpora", name), []
     if (directory / "prepared.json").exists():
         return directory
     for part, size, seed in (("train", number, bench.seed), ("valid", 16, bench.seed + 1)):
         files.append(bench.folder("text", f"{name}-{part}.tsv"))
-        pairs = made.make_pairs(size, seed, vocabulary, length)
+        pairs = make(size, seed)
         made.write_lines(files[-1], vocabulary, pairs.source, pairs.target)
     data = Data(train=str(files[0]), valid=str(files[1]), max_length=1024)
     prepare(Run(seed=bench.seed, data=data, text=TEXT), directory, lambda _: None, make_task(vocabulary))
-    files[0].unlink()
     return directory
 
 
@@ -147,25 +163,23 @@ def text(bench: Bench, role: str, lines: int) -> Path:
     return path
 
 
-def saved_model(bench: Bench, role: str) -> Path:
-    """A model directory of ours with random weights, whose outputs all have one length."""
-    path, scale = bench.folder("models", role), bench.scale
-    if not path.exists():
-        shape = scale.shapes[role]
-        carry_out(
-            bench.ours("save", shape=shape, directory=str(path), beam=scale.beam, length=scale.length), bench.threads
-        )
+def learned_model(bench: Bench, role: str) -> Path:
+    """A model of ours that answers every source with one sentence, so that outputs are equally long."""
+    path, shape = bench.folder("models", role), bench.scale.shapes[role]
+    if not (path / "model").exists():
+        job = {"prepared": str(lesson(bench, SHAPES[shape].vocabulary)), "directory": str(path), "shape": shape}
+        carry_out(bench.ours("learn", beam=bench.scale.beam, steps=bench.scale.lesson, **job), bench.threads)
     return path
 
 
-def export(model: Path) -> tuple[Path | None, str]:
-    """The model as CTranslate2 reads it, or why there is none."""
+def export(model: Path, lines: Path) -> tuple[Path | None, str]:
+    """The model as CTranslate2 reads it, or why there is none; both engines are compared on some lines."""
     if not knows("--to", "export"):
         return None, "`regard export --to ctranslate2` is not there yet"
     if not knows("--engine", "translate"):
         return None, "`regard translate` does not know --engine yet"
     if not any(model.rglob("model.bin")):
-        done = run(regard("export", str(model), "--to", "ctranslate2"))
+        done = run(regard("export", str(model), "--to", "ctranslate2", "--check", str(lines), "--check-lines", "20"))
         if done.returncode:
             return None, f"`regard export --to ctranslate2` failed: {last_line(done.stderr)}"
     found = next(model.rglob("model.bin"), None)
@@ -179,14 +193,16 @@ def translating(bench: Bench, peer: str, model: Path, lines: Path, **more: Any) 
     return bench.theirs(peer, "translate", batch=scale.batches[0], **job, **more)
 
 
-def tuned(bench: Bench, side: Side, lines: Path) -> Side:
-    """The side with the batch that is fastest on a smaller file."""
+def tuned(bench: Bench, side: Side, lines: Path) -> tuple[Side, int]:
+    """The side with the batch that is fastest on a smaller file, and that batch."""
+
+    def with_batch(batch: int, **more: Any) -> Side:
+        return replace(side, job={**(side.job or {}), "batch": batch, **more})
 
     def seconds(batch: int) -> float:
         start = time.monotonic()
-        carry_out(replace(side, job={**(side.job or {}), "input": str(lines), "batch": batch}), bench.threads)
+        carry_out(with_batch(batch, input=str(lines)), bench.threads)
         return time.monotonic() - start
 
-    sizes = bench.scale.batches
-    fastest = sizes[0] if len(sizes) == 1 else min(sizes, key=seconds)
-    return replace(side, job={**(side.job or {}), "batch": fastest})
+    fastest = min(bench.scale.batches, key=seconds)
+    return with_batch(fastest), fastest

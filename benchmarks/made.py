@@ -56,6 +56,13 @@ def make_pairs(number: int, seed: int, vocabulary: int, length: int = 0) -> Pair
     return Pairs(*(_fill(lengths, generator, vocabulary) for lengths in (source, target)))
 
 
+def make_lesson(number: int, seed: int, vocabulary: int, length: int) -> Pairs:
+    """Made sources that all have one target, `length` tokens long with its end counted."""
+    sentence = FIRST + np.arange(length - 1) % (vocabulary - FIRST)
+    ends = np.arange(number + 1) * len(sentence)
+    return Pairs(make_pairs(number, seed, vocabulary).source, Rows(np.tile(sentence, number), ends))
+
+
 def _between(lengths: np.ndarray) -> np.ndarray:
     return np.clip(np.rint(lengths), SHORTEST, LONGEST).astype(np.int64)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.inputs import TEXT, make_task
+from benchmarks.inputs import TEXT
 from benchmarks.made import typical
 from benchmarks.measure import Figures, Job, forget_peak, memory, rate, work
 from benchmarks.shapes import SHAPES, Shape
@@ -23,7 +23,8 @@ from regard.data.batch import EOS
 from regard.data.loader import Loader
 from regard.engine.native import NativeEngine
 from regard.models.base import build_model
-from regard.pipeline import carry_out, check_options, save_model, settle
+from regard.pipeline import carry_out, check_options, settle
+from regard.pipeline import train as train_run
 from regard.prepare import open_prepared
 from regard.training.progress import Progress
 
@@ -130,15 +131,27 @@ def fixed_search(beam: int, length: int) -> Search:
     return Search(method=method, beam=beam, minimum_length=length, maximum_length=length)
 
 
-def save(job: Job) -> Figures:
-    """A model directory with random weights, whose own search gives outputs of one length."""
+def learn(job: Job) -> Figures:
+    """A run directory with a model that has learned to answer every source with one sentence.
+
+    So all outputs are equally long and end by themselves, with any engine and with nothing forbidden.
+    """
     shape = SHAPES[job["shape"]]
-    torch.manual_seed(job["seed"])
-    model = build_model(model_section(shape), shape.vocabulary, shape.vocabulary)
-    run = Run(text=TEXT, model=model_section(shape), search=fixed_search(job["beam"], job["length"]))
-    save_model(Path(job["directory"]), check_options(run), make_task(shape.vocabulary), model, {})
+    options = Train(
+        max_steps=job["steps"], schedule="constant", warmup=20, rate=2e-3, label_smoothing=0.0, patience=0,
+        validate_every=job["steps"], decode_limit=0, metric="loss", keep="last",
+    )  # fmt: skip
+    data = Data(prepared=job["prepared"], batch_tokens=1024, max_length=1024)
+    search = Search(beam=job["beam"], stop="count")
+    model = model_section(shape) | {"dropout": 0.0}
+    run = Run(seed=job["seed"], threads=job["threads"], data=data, text=TEXT, model=model, train=options, search=search)
+    predictor = train_run(run, job["directory"], device="cpu", quiet=True)
+    pairs = open_prepared(Path(job["prepared"])).valid_pairs
+    outputs = predictor.translate([pair.source for pair in pairs])
+    if [output.text for output in outputs] != [pair.target for pair in pairs]:
+        raise RuntimeError(f"the sentence was not learned: {outputs[0].text}")
     return {}
 
 
 if __name__ == "__main__":
-    work({"train": train, "decode": decode, "save": save})
+    work({"train": train, "decode": decode, "learn": learn})

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.made import load_batches, make_pairs, pad, read_lines, save_batches, typical, write_lines
+from benchmarks.made import load_batches, make_lesson, make_pairs, pad, read_lines, save_batches, typical, write_lines
 from benchmarks.shapes import FIRST
 
 
@@ -36,6 +36,12 @@ def test_all_may_have_one_length_with_the_end_counted():
     pairs = make_pairs(5, 1, 100, length=16)
     assert set(pairs.source.lengths()) == set(pairs.target.lengths()) == {15}
     assert {len(row) for row in typical(7, 1, 100, length=16)} == {15}
+
+
+def test_a_lesson_has_one_answer_to_all_sources():
+    pairs = make_lesson(5, 1, 100, length=16)
+    assert {tuple(row) for row in pairs.target} == {tuple(range(FIRST, FIRST + 15))}
+    assert len({tuple(row) for row in pairs.source}) == 5
 
 
 def test_typical_sources_are_of_middle_length():
