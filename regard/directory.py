@@ -99,6 +99,11 @@ def find_directory(path: str | Path) -> Path:
     raise ModelError(f"{wanted / MANIFEST}: missing: this is not a model directory, or a damaged one")
 
 
+def identify(path: str | Path) -> str:
+    """What tells a model from any other: the sha256 of its manifest."""
+    return hash_file(find_directory(path) / MANIFEST)
+
+
 def read_directory(path: str | Path) -> tuple[Path, dict[str, Any]]:
     """Check every file against the manifest; the directory and its config."""
     directory = find_directory(path)

@@ -5,9 +5,7 @@ goes on with `--resume`.
 """
 
 import argparse
-import hashlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +26,9 @@ from regard.commands.options import (
 )
 from regard.config import Search
 from regard.data.batch import Hypothesis
+from regard.data.part import Part
 from regard.data.text import read_lines, write_line
+from regard.directory import identify
 from regard.errors import ConfigError, DataError, Interrupted
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Job:
         self.block = 1 if arguments.interactive or (arguments.input == "-" and sys.stdin.isatty()) else arguments.block
         self.prefixes = read_lines(arguments.prefix, arguments.decode) if arguments.prefix else None
 
-    def run(self, lines: Iterator[str], stream: IO[bytes], part: "Part | None") -> int:
+    def run(self, lines: Iterator[str], stream: IO[bytes], part: Part | None) -> int:
         """All lines, after those an earlier sitting has done; the number of records in the output."""
         done = part.skip(lines) if part else 0
         for _ in islice(self.prefixes or (), done):
@@ -166,76 +166,6 @@ def pharaoh(output: Hypothesis) -> str:
     return " ".join(f"{source}-{target}" for source, target in output.alignment or ())
 
 
-class Part:
-    """The unfinished output: how many records are safely in it, and a hash of the lines they belong to."""
-
-    def __init__(self, output: Path, job: dict[str, Any], resume: bool) -> None:
-        self.output = output
-        self.path = output.with_name(output.name + ".part")
-        self.state = output.with_name(output.name + ".part.json")
-        self.job = job
-        self.hash = hashlib.sha256()
-        self.records = self.bytes = 0
-        self.wanted = self.hash.hexdigest()
-        if self.state.exists() and self.path.exists():
-            if not resume:
-                raise ConfigError(f"{self.path}: an interrupted job; --resume goes on with it (or delete it)")
-            self._take_up(self._read())
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            before = json.loads(self.state.read_bytes())
-            return {name: before[name] for name in ("job", "records", "bytes", "lines_sha256")}
-        except (ValueError, KeyError, TypeError):
-            raise DataError(f"{self.state}: damaged; delete it to start anew") from None
-
-    def _take_up(self, before: dict[str, Any]) -> None:
-        if changed := [key for key in self.job if before["job"].get(key) != self.job[key]]:
-            raise ConfigError(f"{self.path}: was made with another {', '.join(changed)}; delete it to start anew")
-        self.records, self.bytes, self.wanted = before["records"], before["bytes"], before["lines_sha256"]
-        if self.path.stat().st_size < self.bytes:
-            raise DataError(f"{self.path}: shorter than the {self.bytes} bytes written; delete it to start anew")
-
-    def open(self) -> IO[bytes]:
-        """The part, cut to what is safe."""
-        self.stream = self.path.open("r+b" if self.path.exists() else "w+b")
-        self.stream.truncate(self.bytes)
-        self.stream.seek(self.bytes)
-        return self.stream
-
-    def skip(self, lines: Iterator[str]) -> int:
-        """Pass over the lines that are done; they must be the same as then."""
-        for line in islice(lines, self.records):
-            self._note(line)
-        if self.hash.hexdigest() != self.wanted:
-            raise DataError(f"{self.path}: was made from other lines than the first {self.records} of the input")
-        return self.records
-
-    def _note(self, line: str) -> None:
-        self.hash.update(line.encode("utf-8", "surrogatepass") + b"\n")
-
-    def commit(self, block: list[str]) -> None:
-        """The records of these lines are on disk."""
-        os.fsync(self.stream.fileno())
-        for line in block:
-            self._note(line)
-        self.records += len(block)
-        facts = {"job": self.job, "records": self.records, "bytes": self.stream.tell()}
-        fresh = self.state.with_suffix(".tmp")
-        fresh.write_text(json.dumps({**facts, "lines_sha256": self.hash.hexdigest()}), encoding="utf-8")
-        fresh.replace(self.state)
-
-    def finish(self) -> None:
-        """All is there: give the output its name."""
-        self.path.replace(self.output)
-        self.state.unlink(missing_ok=True)
-
-    def tidy(self) -> None:
-        """Nothing is safely written: leave nothing behind."""
-        if not self.records:
-            self.path.unlink(missing_ok=True)
-
-
 @contextmanager
 def opened(arguments: argparse.Namespace, named: list[str], search: Search) -> Iterator[tuple[IO[bytes], Part | None]]:
     """Where the output goes; SIGTERM and Ctrl-C leave a part that can be gone on with."""
@@ -263,11 +193,8 @@ def opened(arguments: argparse.Namespace, named: list[str], search: Search) -> I
 
 def describe(arguments: argparse.Namespace, named: list[str], search: Search) -> dict[str, Any]:
     """Everything that decides what an output looks like, beside the lines."""
-    from regard.directory import MANIFEST, find_directory
-
-    manifests = [find_directory(path) / MANIFEST for path in named]
     return {
-        "model": [hashlib.sha256(path.read_bytes()).hexdigest() for path in manifests],
+        "model": [identify(path) for path in named],
         "search": search.model_dump(mode="json"),
         "format": [arguments.jsonl, arguments.align, arguments.prefix, arguments.decode],
         "block": arguments.block,

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.commands.translate import Part
-from regard.errors import ConfigError, DataError
+from regard.data.part import Part
 
 ODD = ["\r", "\u2028", "\u2029", "\x85", "\0", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x1f", "\ufeff", "\u3000",
        "\t", "  ", " ", "a", "ä", "b c", "|||", '"', "\\", "日本", "🙂", "a" * 700, "<unk>", "</s>"]  # fmt: skip
@@ -248,28 +247,3 @@ def test_killed_after_any_block(call, job, blocks, tmp_path, monkeypatch):
             call(*words, "-o", output)
     assert call(*words, "-o", output, "--resume").code == 0
     assert output.read_bytes() == whole
-
-
-def test_a_job_only_goes_on_as_it_was(job, tmp_path):
-    output, description = tmp_path / "out.txt", {"model": 1, "search": 2}
-    part = Part(output, description, resume=False)
-    with part.open() as stream:
-        stream.write(b"x\ny\n")
-        part.commit(["a", "b"])
-    assert Part(output, description, resume=True).skip(iter("abc")) == 2
-    with pytest.raises(ConfigError, match="interrupted job"):
-        Part(output, description, resume=False)
-    with pytest.raises(ConfigError, match="made with another search"):
-        Part(output, {"model": 1, "search": 3}, resume=True)
-    with pytest.raises(DataError, match="other lines"):
-        Part(output, description, resume=True).skip(iter("acb"))
-    with pytest.raises(DataError, match="other lines"):
-        Part(output, description, resume=True).skip(iter("a"))
-    part.path.write_bytes(b"x\n")
-    with pytest.raises(DataError, match="shorter"):
-        Part(output, description, resume=True)
-    part.state.write_bytes(b"{")
-    with pytest.raises(DataError, match="damaged"):
-        Part(output, description, resume=True)
-    part.path.unlink()  # the job had finished, its state was left
-    assert Part(output, description, resume=True).records == 0
