@@ -18,6 +18,7 @@ COMMANDS = {
     "quickstart": ("quickstart", "train two small models on made dates, and see what they look at"),
     "prepare": ("prepare", "turn files of pairs into a prepared corpus, and tell what is odd about them"),
     "train": ("train", "train a model from a file of pairs or a recipe; the same command goes on after a stop"),
+    "distill": ("distill", "train a student on what a teacher says; the same command goes on after a stop"),
     "translate": ("translate", "raw text in, finished text out: one line for each line"),
     "evaluate": ("evaluate", "score a model, or its outputs, against references"),
     "score": ("score", "the probability a model gives to given pairs"),

@@ -196,6 +196,30 @@ def choose_sentences(pairs: int, tokens: int, text: Text, reasons: list[str]) ->
     return model, train, {"batch_tokens": 2048 if width == 128 else 4096}
 
 
+def follow_teacher(teacher: str | Path, data: Data) -> tuple[Run, list[str]]:
+    """Options for a student of a model: its text and kind, with most layers where they cost a sentence only once."""
+    directory, config = read_directory(teacher)
+    chosen, reasons = choose(data)
+    model = dict(config["model"])
+    layers = ""
+    if model.get("kind", "transformer") == "transformer":
+        dropout = min(model.get("dropout", 0.1), 0.1)  # a teacher's outputs are more regular than people's
+        depth = 2 * model.get("encoder_layers", 6)
+        model |= {"encoder_layers": depth, "decoder_layers": 1, "norm": "pre", "dropout": dropout}
+        layers = f" with {depth}+1 layers"
+    patience = 0 if chosen.train.schedule == "cosine" else chosen.train.patience
+    train = chosen.train.model_copy(update={"metric": "auto", "patience": patience})
+    values = {
+        "data": chosen.data.model_dump(mode="json") | {"max_length": config.get("longest", 256)},
+        "text": config["text"],
+        "model": model,
+        "train": train.model_dump(mode="json"),
+        "search": config["search"],
+    }
+    kept = [reasons[1], *(line for line in reasons if "validation" in line)]  # the rest is about another model
+    return validate(Run, values, str(directory)), [f"student: as {directory}{layers} (written to run.toml)", *kept]
+
+
 def follow_model(start: str | Path, data: Data) -> tuple[Run, list[str]]:
     """Options for going on from a model on new pairs: its own model and text, a gentle schedule."""
     directory, config = read_directory(start)

@@ -12,7 +12,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -149,6 +149,23 @@ class Search(Options):
         return self
 
 
+class Distill(Options):
+    """Sequence-level knowledge distillation: the training targets are what a teacher says (regard/distill.py)."""
+
+    teacher: tuple[str, ...]  # a model directory, or several: an ensemble
+    output: Literal["best", "closest"] = "best"  # of the n best the first, or the one most like the reference
+    mix: bool = False  # the real pairs are learned too, beside the distilled ones
+    search: Search = Search()  # how the teacher decodes; what is not given is the teacher's own, with beam 5
+
+    @model_validator(mode="after")
+    def _check(self) -> "Distill":
+        if not self.teacher:
+            raise ValueError("no teacher given")
+        if self.output == "closest" and self.search.nbest < 2:
+            raise ValueError("output = 'closest' chooses among several: search.nbest must be above 1")
+        return self
+
+
 class Run(Options):
     """One training run: the whole TOML file."""
 
@@ -161,6 +178,7 @@ class Run(Options):
     model: dict[str, Any] = Field(default_factory=lambda: {"kind": "transformer"})  # kind, and that model's own options
     train: Train = Train()
     search: Search = Search()
+    distill: Distill | None = None  # none: the targets are those of the training files
 
 
 def validate(schema: type[T], values: dict[str, Any], where: str) -> T:
@@ -201,8 +219,9 @@ def _explain(schema: type[BaseModel], path: list[str], item: Any) -> str:
 def _section(schema: type[BaseModel], path: list[str]) -> type[BaseModel]:
     for name in path:
         annotation = schema.model_fields[name].annotation if name in schema.model_fields else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            schema = annotation
+        for each in (annotation, *get_args(annotation)):  # a section, or one that may be missing
+            if isinstance(each, type) and issubclass(each, BaseModel):
+                schema = each
     return schema
 
 
@@ -257,6 +276,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
         values["data"] = files | {key: locate(files[key], path) for key in FILES if key in files}
     if "start" in values:
         values["start"] = locate(values["start"], path)
+    if isinstance(distill := values.get("distill"), dict) and "teacher" in distill:
+        values["distill"] = distill | {"teacher": locate(distill["teacher"], path)}
     return values
 
 

@@ -213,9 +213,21 @@ METRICS: dict[str, Metric] = {
 }
 
 
+def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> Metric:
+    """sacreBLEU of detokenised text, as a metric with other settings than that of the table."""
+    return Metric(partial(_measure_bleu, tokenize=tokenize, lowercase=lowercase))
+
+
 def bleu(hypotheses: Sequence[str], references: References, tokenize: str = "13a", lowercase: bool = False) -> Score:
     """sacreBLEU of detokenised text."""
-    return Metric(partial(_measure_bleu, tokenize=tokenize, lowercase=lowercase))(hypotheses, references)
+    return bleu_metric(tokenize, lowercase)(hypotheses, references)
+
+
+def sentence_bleu(hypothesis: str, reference: str, lowercase: bool = False) -> float:
+    """BLEU of one line, smoothed, over the n-grams it is long enough for."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return float(BLEU(lowercase=lowercase, effective_order=True).sentence_score(hypothesis, [reference]).score)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: References) -> Score:

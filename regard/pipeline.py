@@ -1,6 +1,7 @@
 """A training run from options to a finished model: the place where the text column and the tensor column meet.
 
 run.toml            the resolved options
+distilled.jsonl     what the teacher says, where there is one (regard.distill)
 data/               the prepared corpus
 checkpoints/ …      the state of training (regard.training)
 metrics.jsonl       what was measured on the way
@@ -27,7 +28,8 @@ from regard import __version__
 from regard.config import Data, Run, Search, apply_overrides, differing, dump_toml, read_toml, validate
 from regard.data.batch import Batch
 from regard.data.loader import Loader, sequential
-from regard.directory import MANIFEST, find_directory, has_begun, read_directory, write_directory, write_json
+from regard.directory import MANIFEST, find_directory, has_begun, read_directory, read_json, write_directory, write_json
+from regard.distill import FACTS, distill, teacher_task
 from regard.engine.native import NativeEngine, check_shapes, expected_shapes, find_device, load_model
 from regard.errors import ConfigError
 from regard.metrics import find_metric
@@ -151,7 +153,7 @@ def carry_out(run: Run, directory: Path, device: torch.device, progress: Progres
     """Prepare, train and write the finished model."""
     if run.threads:
         torch.set_num_threads(run.threads)
-    prepared = make_corpus(run, directory, progress.say)
+    prepared = make_corpus(run, directory, progress, str(device))
     run = set_growth(run, prepared)
     model = make_model(run, prepared.task).to(device)
     describe(run, prepared, model, progress.say)
@@ -179,6 +181,8 @@ def check_options(run: Run) -> Run:
     section = {"kind": kind, **options.model_dump(mode="json")}
     if section.get("tie") in ("embeddings", "all") and not run.text.joint:
         raise ConfigError(f"model.tie = '{section['tie']}' needs one vocabulary for both sides: text.joint = true")
+    if run.distill and run.data.prepared:
+        raise ConfigError(f"data.prepared = '{run.data.prepared}': a run with a teacher makes its own corpus")
     with torch.device("meta"):
         limit = build_model(section, 8, 8).limit
     if limit is not None and run.data.max_length > limit:
@@ -211,10 +215,15 @@ def settle(run: Run, directory: Path, allow: Sequence[str]) -> bool:
     return bool(changed)
 
 
-def make_corpus(run: Run, directory: Path, say: Say) -> Prepared:
-    """The prepared corpus of a run; a run that goes on from a model uses that model's tokenizers."""
+def make_corpus(run: Run, directory: Path, progress: Progress, device: str) -> Prepared:
+    """The prepared corpus of a run; one that goes on from a model, or has a teacher, uses its tokenizers."""
     if run.data.prepared is None:
-        return prepare(run, directory / "data", say, start_task(run), begun=has_begun(directory))
+        begun, place = has_begun(directory), directory / "data"
+        if run.distill is None:
+            return prepare(run, place, progress.say, start_task(run), begun)
+        pairs = distill(run, directory, progress, device, begun)
+        task = start_task(run) or teacher_task(run, progress.say)
+        return prepare(run, place, progress.say, task, begun, pairs)
     found = open_prepared(Path(run.data.prepared))
     require_same(found.task.options, run.text, f"{found.directory} was prepared")
     if run.start and not same_tokenizers(find_directory(run.start), found.directory):
@@ -274,6 +283,8 @@ def finish(run: Run, directory: Path, prepared: Prepared, model: Model, result: 
         "skipped_steps": result.skipped,
         "validation": {} if chosen is None else {"loss": chosen.loss, **chosen.metrics},
     }
+    if run.distill:
+        summary["distilled"] = read_json(directory / FACTS)
     write_json(directory / "result.json", summary)
     records = [json.loads(line) for line in (directory / "metrics.jsonl").read_bytes().splitlines()]
     shown = {"model": run.model["kind"], "parameters": count_parameters(model), **summary}

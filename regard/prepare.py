@@ -85,6 +85,10 @@ class Splitter:
     def held_out(self, pair: Pair) -> bool:
         return self.hash(pair) < self.limit
 
+    def depends(self) -> dict[str, Any]:
+        """What the pairs depend on, beside the options and the files."""
+        return {}
+
     def train(self) -> Iterator[Pair]:
         """The pairs to learn from."""
         return (pair for pair in self.all() if not self.limit or not self.held_out(pair))
@@ -96,18 +100,27 @@ class Splitter:
         return (pair for pair in self.all() if self.held_out(pair))
 
 
-def prepare(run: Run, directory: Path, say: Say, task: Translation | None = None, begun: bool = False) -> Prepared:
+def prepare(
+    run: Run,
+    directory: Path,
+    say: Say,
+    task: Translation | None = None,
+    begun: bool = False,
+    splitter: Splitter | None = None,
+) -> Prepared:
     """Make the prepared corpus of a run, or open it if it is there and was made from the same options and files.
 
     A given `task` lends its tokenizers; otherwise they are trained on the corpus. A run that has `begun` stays
-    with the corpus it began with, whatever has happened to the files since.
+    with the corpus it began with, whatever has happened to the files since. A given `splitter` has the pairs.
     """
-    wanted, files = fingerprint(run), stamps(run)
+    if splitter is None and run.distill:
+        raise ConfigError("a [distill] section needs `regard distill` or `regard train`, which have the teacher decode")
+    splitter = splitter or Splitter(run)
+    wanted, files = fingerprint(run) | splitter.depends(), stamps(run)
     marker = directory / "prepared.json"
     made = read_json(marker) if marker.exists() else {}
     if made.get("made_from") == wanted and (begun or made.get("files") == files):
         return open_prepared(directory)
-    splitter = Splitter(run)
     check_free(directory, marker.name)
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)

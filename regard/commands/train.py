@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from regard.commands.options import add_device, divide, set_threads, termination
 from regard.config import Run
@@ -56,19 +57,27 @@ def run(arguments: argparse.Namespace) -> None:
         )
 
 
-def make_options(arguments: argparse.Namespace) -> Run:
+def make_options(arguments: argparse.Namespace, more_overrides: Sequence[str] = ()) -> Run:
     """The options of the run; tells why they were chosen where nobody gave them."""
     from regard.recipe import make_run
 
     valid, rest = divide(arguments.valid or [])
     test, more = divide(getattr(arguments, "test", None) or [])
-    files, overrides = divide([*arguments.what, *rest, *more])
+    files, overrides = divide([*arguments.what, *rest, *more, *more_overrides])
     for name in ("seed", "threads"):
         if (value := getattr(arguments, name, None)) is not None:
             overrides.append(f"{name}={value}")
     prepared = getattr(arguments, "prepared", None)
+    teachers = [arguments.teacher, *arguments.more] if hasattr(arguments, "teacher") else []
     found, reasons = make_run(
-        files, arguments.output, overrides, valid=valid, test=test, start=arguments.start, prepared=prepared
+        files,
+        arguments.output,
+        overrides,
+        valid=valid,
+        test=test,
+        start=arguments.start,
+        prepared=prepared,
+        teacher=teachers,
     )
     if not getattr(arguments, "quiet", False):
         for line in reasons:

@@ -22,6 +22,7 @@ class Progress:
         self._bar: Bar | None = None
         self._task: Any = None
         self._steps: int | None = None
+        self._what = "step"
         self._shown = self._since = time.monotonic()
         self._loss, self._tokens, self._first = 0.0, 0, 0
 
@@ -35,13 +36,15 @@ class Progress:
             self._bar.stop()
             self._bar = None
 
-    def begin(self, step: int, steps: int | None) -> None:
-        """Training starts at `step` and ends at `steps` (None: nobody knows)."""
+    def begin(self, step: int, steps: int | None, what: str = "step") -> None:
+        """Training starts at `step` and ends at `steps` (None: nobody knows); other work has another `what`."""
         self._steps = steps
+        self._what = what
+        self._loss, self._tokens = 0.0, 0
         self._first = step
         self._shown = self._since = time.monotonic()
         if self._console.is_terminal and not self.quiet:
-            columns = (SpinnerColumn(), TextColumn("step"), MofNCompleteColumn(), BarColumn(30), TimeRemainingColumn())
+            columns = (SpinnerColumn(), TextColumn(what), MofNCompleteColumn(), BarColumn(30), TimeRemainingColumn())
             self._bar = Bar(
                 *columns, TextColumn("{task.fields[note]}"), console=self._console, transient=True, refresh_per_second=4
             )
@@ -64,17 +67,32 @@ class Progress:
         self._loss += loss
         self._tokens += tokens
         now = time.monotonic()
-        if self.quiet or now - self._shown < (0.2 if self._bar else self.every):
-            return
-        speed = self._tokens / max(1e-9, now - self._since)
-        note = f"loss {self._loss / max(1, self._tokens):.3f}  rate {rate:.2e}  {speed:,.0f} tokens/s"
+        if self._due(now):
+            speed = self._speed(now)
+            note = f"loss {self._loss / max(1, self._tokens):.3f}  rate {rate:.2e}  {speed:,.0f} tokens/s"
+            self._show(step, note, now)
+
+    def advance(self, step: int, number: int) -> None:
+        """So many more lines, or whatever is counted, are done."""
+        self._tokens += number
+        now = time.monotonic()
+        if self._due(now):
+            self._show(step, f"{self._speed(now):,.0f} {self._what}s/s", now)
+
+    def _due(self, now: float) -> bool:
+        return not self.quiet and now - self._shown >= (0.2 if self._bar else self.every)
+
+    def _speed(self, now: float) -> float:
+        return self._tokens / max(1e-9, now - self._since)
+
+    def _show(self, step: int, note: str, now: float) -> None:
         if self._bar:
             self._bar.update(self._task, completed=step, note=note)
             self._shown = now
             if now - self._since > 10:
                 self._restart(now)
         else:
-            self._print(f"step {self._of(step)}  {note}{self._left(step, now)}")
+            self._print(f"{self._what} {self._of(step)}  {note}{self._left(step, now)}")
             self._first = step
             self._restart(now)
 
