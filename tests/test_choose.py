@@ -1,9 +1,10 @@
 import itertools
+import json
 from pathlib import Path
 
 import pytest
 
-from regard.choose import choose, overlap, study
+from regard.choose import choose, follow_teacher, overlap, study
 from regard.config import Data
 from regard.errors import DataError
 
@@ -91,3 +92,17 @@ def test_study_counts():
 
 def test_overlap_is_that_of_the_side_with_less():
     assert overlap(study(["abc"]).characters, study(["abcx"]).characters) == pytest.approx(0.75)
+
+
+def test_a_student_is_as_its_teacher_with_the_layers_in_the_encoder(shop):
+    run, reasons = follow_teacher(shop / "transformer", Data(train=str(shop / "pairs.tsv")))
+    config = json.loads((shop / "transformer" / "model" / "config.json").read_text())
+    assert run.text.model_dump() == config["text"]
+    changed = {key for key, value in run.model.items() if config["model"][key] != value}
+    assert changed <= {"encoder_layers", "decoder_layers", "norm", "dropout"}
+    assert (run.model["encoder_layers"], run.model["decoder_layers"]) == (2 * config["model"]["encoder_layers"], 1)
+    assert (run.train.metric, run.data.max_length) == ("auto", config["longest"])
+    assert len(reasons) == 3
+    assert not [reason for reason in reasons if "RNN" in reason]
+    run, _ = follow_teacher(shop / "rnn", Data(train=str(shop / "pairs.tsv")))
+    assert run.model == json.loads((shop / "rnn" / "model" / "config.json").read_text())["model"]

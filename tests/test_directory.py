@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from regard.directory import FORMAT, MANIFEST, hash_file, read_directory, write_directory, write_json
+from regard.directory import FORMAT, MANIFEST, hash_file, identify, read_directory, write_directory, write_json
 from regard.errors import ConfigError, ModelError
 
 
@@ -173,3 +173,13 @@ def test_nothing_but_an_older_model_is_overwritten(tmp_path):
     for _ in range(2):
         write_directory(tmp_path / "model", {"model": {}}, lambda directory: write_json(directory / "a.json", 1))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "thesis"]
+
+
+def test_a_model_is_known_by_its_manifest(shop, model):
+    assert identify(model) == identify(shop / "rnn"), "a copy is the same model"
+    assert identify(model) != identify(shop / "transformer")
+    edit(model, name="another")
+    sign(model)
+    assert identify(model) != identify(shop / "rnn")
+    with pytest.raises(ModelError, match="no such model directory"):
+        identify(model / "missing")

@@ -90,6 +90,14 @@ def test_tokenised_bleu_is_multi_bleu(share):
     assert score.label == "BLEU tokenised lower-case"
 
 
+def test_bleu_of_one_line():
+    assert metrics.sentence_bleu("a cat", "a cat") == pytest.approx(100), "there are no 4-grams to be missed"
+    assert metrics.sentence_bleu("A cat", "a cat") < 100
+    assert metrics.sentence_bleu("A cat", "a cat", lowercase=True) == pytest.approx(100)
+    near, far = (metrics.sentence_bleu(line, "the cat sat on the mat") for line in ("the cat sat", "on mat the"))
+    assert near > far > 0
+
+
 def test_tokenised_bleu_does_not_smooth():
     assert metrics.tokenised_bleu(["a b c"], ["a b d"]).value == 0
     assert metrics.tokenised_bleu(["l' été , a"], ["L' été , A"]).value == pytest.approx(100)

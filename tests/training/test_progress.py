@@ -33,6 +33,22 @@ def test_plain_lines_now_and_then():
     ]
 
 
+def test_other_work_than_training_is_counted_too():
+    stream = io.StringIO()
+    now = [100.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.monotonic", lambda: now[0])
+        with Progress(stream=stream, every=15) as progress:
+            progress.begin(1000, 5000, "line")
+            for done in range(1500, 3001, 500):
+                now[0] += 10
+                progress.advance(done, 500)
+    assert stream.getvalue().splitlines() == [
+        "line 2000/5000  50 lines/s  60 s left",
+        "line 3000/5000  50 lines/s  40 s left",
+    ]
+
+
 def test_validation_shows_numbers_and_samples_as_text():
     stream = io.StringIO()
     validation = Validation(1.5, 4.48, {"bleu": 31.25}, [SAMPLE])
