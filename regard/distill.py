@@ -51,7 +51,7 @@ class DistilledPairs(Splitter):
         self.facts = facts
 
     def depends(self) -> dict[str, Any]:
-        return {"distilled": self.facts["sha256"], "mix": self.mix}
+        return {"distilled": {**self.facts, "mix": self.mix}}
 
     def train(self) -> Iterator[Pair]:
         """The distilled pairs; mixed, each is followed by the real one where that is another."""

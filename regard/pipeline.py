@@ -28,8 +28,8 @@ from regard import __version__
 from regard.config import Data, Run, Search, apply_overrides, differing, dump_toml, read_toml, validate
 from regard.data.batch import Batch
 from regard.data.loader import Loader, sequential
-from regard.directory import MANIFEST, find_directory, has_begun, read_directory, read_json, write_directory, write_json
-from regard.distill import FACTS, distill, teacher_task
+from regard.directory import MANIFEST, find_directory, has_begun, read_directory, write_directory, write_json
+from regard.distill import distill, teacher_task
 from regard.engine.native import NativeEngine, check_shapes, expected_shapes, find_device, load_model
 from regard.errors import ConfigError
 from regard.metrics import find_metric
@@ -283,8 +283,8 @@ def finish(run: Run, directory: Path, prepared: Prepared, model: Model, result: 
         "skipped_steps": result.skipped,
         "validation": {} if chosen is None else {"loss": chosen.loss, **chosen.metrics},
     }
-    if run.distill:
-        summary["distilled"] = read_json(directory / FACTS)
+    if "distilled" in prepared.facts:
+        summary["distilled"] = prepared.facts["distilled"]
     write_json(directory / "result.json", summary)
     records = [json.loads(line) for line in (directory / "metrics.jsonl").read_bytes().splitlines()]
     shown = {"model": run.model["kind"], "parameters": count_parameters(model), **summary}

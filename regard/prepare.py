@@ -86,7 +86,7 @@ class Splitter:
         return self.hash(pair) < self.limit
 
     def depends(self) -> dict[str, Any]:
-        """What the pairs depend on, beside the options and the files."""
+        """What the pairs depend on beside the options and the files; it is kept among the facts."""
         return {}
 
     def train(self) -> Iterator[Pair]:
@@ -145,6 +145,7 @@ def prepare(
     say(f"vocabulary: {task.source.tokenizer.size} source, {task.target.tokenizer.size} target pieces")
     kept: list[Pair] = []
     facts: dict[str, Any] = {
+        **splitter.depends(),
         "data_sha256": digest.hexdigest(),
         "train": store_pairs(task, counted(splitter.train(), say), directory / "train", run, None),
         "valid": store_pairs(task, splitter.valid(), directory / "valid", run, kept),

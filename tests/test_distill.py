@@ -2,16 +2,18 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
-from regard.config import Run, validate
+from regard.config import Run, load_run, validate
 from regard.data.batch import Hypothesis
 from regard.data.text import Pair, read_pairs
 from regard.directory import hash_file, identify
 from regard.distill import DistilledPairs, distill, make_record, measure, teacher_task
 from regard.errors import ConfigError, DataError
 from regard.metrics import bleu
+from regard.pipeline import check_options
 from regard.predict import load
 from regard.prepare import Splitter, prepare
 from regard.recipe import make_run
@@ -133,6 +135,15 @@ def test_tokenizers_are_the_teachers_unless_the_text_section_differs(shop):
         "tokenizers: the teacher's",
         "tokenizers: the student's own, since text.source is not the teacher's",
     ]
+
+
+def test_the_student_of_the_recipes_reads_as_its_teacher(monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", "/data")
+    folder = Path(__file__).parents[1] / "recipes" / "multi30k"
+    student, teacher = (check_options(load_run(folder / f"{name}.toml")) for name in ("student", "transformer"))
+    assert student.text == teacher.text, "or it would not have its tokenizers"
+    assert (student.data.train, student.data.valid) == (teacher.data.train, teacher.data.valid)
+    assert student.model["decoder_layers"] < teacher.model["decoder_layers"]
 
 
 # The file

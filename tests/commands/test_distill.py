@@ -76,7 +76,7 @@ def test_a_student_by_a_recipe(shop, call, tmp_path):
     for name in ("source.json", "target.json"):
         assert (tmp_path / "run" / "model" / name).read_bytes() == (shop / "rnn" / "model" / name).read_bytes()
     found = json.loads((tmp_path / "run" / "result.json").read_text())["distilled"]
-    assert found == json.loads((tmp_path / "run" / "distilled.json").read_text())
+    assert found == {**json.loads((tmp_path / "run" / "distilled.json").read_text()), "mix": False}
     assert found["teacher"] == [identify(shop / "rnn")]
     assert found["search"]["beam"] == 5
     assert found["sha256"] == hash_file(tmp_path / "run" / "distilled.jsonl")
@@ -89,6 +89,11 @@ def test_a_student_by_a_recipe(shop, call, tmp_path):
     done = call("train", tmp_path / "run" / "run.toml", "-o", "again", "--quiet")
     assert done.code == 0, done.err
     assert weights(tmp_path / "again") == before, "run.toml is the whole recipe, teacher and all"
+    same = ("text={source='words', target='words'}", *SMALL)
+    done = call("train", shop / "tiny.toml", "--prepared", tmp_path / "run" / "data", "-o", "other", *same)
+    assert done.code == 0, done.err
+    assert weights(tmp_path / "other") == before, "its corpus can be used without the teacher"
+    assert json.loads((tmp_path / "other" / "result.json").read_text())["distilled"] == found
 
 
 def test_the_outputs_are_those_of_translate(shop, call, tmp_path):
