@@ -79,7 +79,7 @@ def distill(run: Run, directory: Path, progress: "Progress", device: str, begun:
     else:
         part = Part(path, job, resume=True)
         decode(run, part, progress, device)
-        facts = job | measure(read_records(part.path), run.text.lowercase)
+        facts = job | measure(read_records(part.path), ignores_case(run.distill))
         facts |= {"pairs_sha256": part.hash.hexdigest(), "sha256": hash_file(part.path)}
         write_json(noted, facts)
         part.finish()
@@ -94,6 +94,12 @@ def describe(options: Distill) -> dict[str, Any]:
         "search": options.search.model_dump(mode="json"),
         "output": options.output,
     }
+
+
+def ignores_case(options: Distill) -> bool:
+    """Whether the teacher writes in lower case."""
+    _, config = read_directory(options.teacher[0])
+    return bool(config.get("text", {}).get("lowercase"))
 
 
 def training_pairs(run: Run) -> tuple[Splitter, int]:
@@ -126,14 +132,16 @@ def decode(run: Run, part: Part, progress: "Progress", device: str) -> None:
     done = part.skip(map(as_line, pairs))
     progress.say(f"the teacher decodes {number:,} training pairs" + (f", after {done:,} that are done" if done else ""))
     teacher = load(*run.distill.teacher, device=device)
-    search = run.distill.search.model_dump()
+    search, lowercase = run.distill.search.model_dump(), ignores_case(run.distill)
+    closest = run.distill.output == "closest"
     try:
         with part.open() as stream, progress:
             progress.begin(done, number, "line")
             while block := list(islice(pairs, BLOCK)):
                 found = teacher.nbest([pair.source for pair in block], first=done, **search)
                 for pair, outputs in zip(block, found, strict=True):
-                    write_line(stream, json.dumps(make_record(pair, outputs, run), ensure_ascii=False))
+                    record = make_record(pair, outputs if closest else outputs[:1], lowercase)
+                    write_line(stream, json.dumps(record, ensure_ascii=False))
                 stream.flush()
                 part.commit([as_line(pair) for pair in block])
                 done += len(block)
@@ -149,17 +157,18 @@ def as_line(pair: Pair) -> str:
     return f"{pair.source}\t{pair.target}"
 
 
-def make_record(pair: Pair, outputs: Sequence[Hypothesis], run: Run) -> dict[str, str]:
-    """A distilled pair; an output that is blank or was cut off is nothing to learn, so the real target stays."""
-    assert run.distill
-    candidates = outputs if run.distill.output == "closest" else outputs[:1]
-    usable = [output.text for output in candidates if output.finished and output.text.strip()]
+def make_record(pair: Pair, outputs: Sequence[Hypothesis], lowercase: bool) -> dict[str, str]:
+    """A distilled pair with, of several outputs, the one closest to the reference.
+
+    An output that is blank or was cut off is nothing to learn, so the real target stays.
+    """
+    usable = [output.text for output in outputs if output.finished and output.text.strip()]
     record = {"source": pair.source, "target": pair.target, "reference": pair.target}
     if not usable:
         return record | {"kept": "blank" if outputs[0].finished else "cut off"}
     if len(usable) == 1:
         return record | {"target": usable[0]}
-    return record | {"target": max(usable, key=lambda text: sentence_bleu(text, pair.target, run.text.lowercase))}
+    return record | {"target": max(usable, key=lambda text: sentence_bleu(text, pair.target, lowercase))}
 
 
 def read_records(path: Path) -> Iterator[dict[str, str]]:

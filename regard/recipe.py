@@ -129,6 +129,8 @@ def follow(values: dict[str, Any]) -> dict[str, Any]:
     distill, text = values["distill"], values.get("text", {})
     names = distill["teacher"]
     teachers = absolute([names] if isinstance(names, str) else names)
+    if not isinstance(teachers, list) or not all(isinstance(name, str) for name in teachers):
+        return values  # which is refused
     _, config = read_directory(teachers[0])
     search = distill.get("search", {})
     if isinstance(search, dict):

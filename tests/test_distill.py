@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import Run, load_run, validate
+from regard.config import load_run
 from regard.data.batch import Hypothesis
 from regard.data.text import Pair, read_pairs
 from regard.directory import hash_file, identify
 from regard.distill import DistilledPairs, distill, make_record, measure, teacher_task
 from regard.errors import ConfigError, DataError
-from regard.metrics import bleu
+from regard.metrics import bleu, sentence_bleu
 from regard.pipeline import check_options
 from regard.predict import load
 from regard.prepare import Splitter, prepare
@@ -40,28 +40,25 @@ def records(path):
 # One pair
 
 
-def target_of(outputs, **distill):
-    run = validate(Run, {"distill": {"teacher": ["t"], "search": {"nbest": 3}, **distill}}, "here")
-    record = make_record(Pair("s", "the cat sat on the mat"), outputs, run)
+def target_of(*outputs, lowercase=False):
+    record = make_record(Pair("s", "the cat sat on the mat"), outputs, lowercase)
     assert (record["source"], record["reference"]) == ("s", "the cat sat on the mat")
     return record["target"], record.get("kept")
 
 
-def test_the_best_output_or_the_closest_to_the_reference():
-    outputs = [said("a dog ran"), said("the cat sat on a mat"), said("cat mat")]
-    assert target_of(outputs) == ("a dog ran", None)
-    assert target_of(outputs, output="closest") == ("the cat sat on a mat", None)
-    assert target_of([said("x y"), said("z w")], output="closest") == ("x y", None), "of equals the more probable"
+def test_the_output_or_the_closest_of_several():
+    assert target_of(said("a dog ran")) == ("a dog ran", None)
+    assert target_of(said("a dog ran"), said("the cat sat on a mat"), said("cat mat")) == ("the cat sat on a mat", None)
+    assert target_of(said("x y"), said("z w")) == ("x y", None), "of equals the more probable"
+    shouted = said("the cat ran"), said("THE CAT SAT ON THE MAT")
+    assert target_of(*shouted) == ("the cat ran", None)
+    assert target_of(*shouted, lowercase=True) == ("THE CAT SAT ON THE MAT", None)
 
 
 def test_the_real_target_stays_where_the_teacher_failed():
-    assert target_of([said("  ")]) == ("the cat sat on the mat", "blank")
-    assert target_of([said("the the the the", finished=False), said("the cat")]) == (
-        "the cat sat on the mat",
-        "cut off",
-    )
-    cut = said("the cat sat on the mat", finished=False)
-    assert target_of([cut, said("the cat")], output="closest") == ("the cat", None)
+    assert target_of(said("  ")) == ("the cat sat on the mat", "blank")
+    assert target_of(said("the the the", finished=False)) == ("the cat sat on the mat", "cut off")
+    assert target_of(said("the cat sat on the mat", finished=False), said("the cat")) == ("the cat", None)
 
 
 def test_what_is_measured():
@@ -116,6 +113,7 @@ def test_a_teacher_may_stand_in_the_recipe(shop, tmp_path):
 def test_wrong_options_are_named(shop):
     for override, message in (
         ("distill.search.baem=3", r"distill\.search\.baem: unknown key; did you mean 'beam'"),
+        ("distill.teacher=5", r"distill\.teacher"),
         ("distill.output=longest", r"distill\.output"),
         ("distill={output='closest', search={method='greedy'}}", r"distill\.teacher: Field required"),
     ):
@@ -178,6 +176,24 @@ def test_the_pairs_are_what_the_teacher_translates(shop, student, decoded):
     assert facts["sha256"] == hash_file(folder / "distilled.jsonl")
     assert facts["pairs"] == len(real)
     assert sorted(path.name for path in folder.iterdir()) == ["distilled.json", "distilled.jsonl"]
+
+
+def test_of_several_outputs_the_best_or_the_closest(shop, student, decoded, tmp_path):
+    assert student.distill
+    search = student.distill.search.model_copy(update={"nbest": 5})
+    rows = {}
+    for output in ("best", "closest"):
+        options = student.distill.model_copy(update={"search": search, "output": output})
+        folder = tmp_path / output
+        folder.mkdir()
+        distill(student.model_copy(update={"distill": options}), folder, Progress(quiet=True), "cpu", begun=False)
+        rows[output] = records(folder / "distilled.jsonl")
+    assert rows["best"] == records(decoded[0] / "distilled.jsonl")
+    assert rows["closest"] != rows["best"]
+    for best, closest in zip(rows["best"], rows["closest"], strict=True):
+        if "kept" not in best:
+            scores = [sentence_bleu(row["target"], row["reference"]) for row in (best, closest)]
+            assert scores[0] <= scores[1]
 
 
 def test_validation_stays_real_and_mixing_adds_the_real_pairs(student, decoded):
