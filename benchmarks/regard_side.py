@@ -39,8 +39,8 @@ class Listener(Progress):
         self.earlier = self.peak = 0  # bytes at most before that, and since
         self.times: list[float] = []
 
-    def begin(self, step: int, steps: int | None) -> None:
-        super().begin(step, steps)
+    def begin(self, step: int, steps: int | None, what: str = "step") -> None:
+        super().begin(step, steps, what)
         self.ready = time.monotonic()
         self.built, self.earlier = memory("VmRSS"), memory("VmHWM")
         forget_peak()
