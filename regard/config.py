@@ -8,6 +8,7 @@ What was resolved is written back as TOML into the run directory.
 import copy
 import difflib
 import json
+import math
 import os
 import re
 import tomllib
@@ -164,6 +165,19 @@ class Distill(Options):
         if self.output == "closest" and self.search.nbest < 2:
             raise ValueError("output = 'closest' chooses among several: search.nbest must be above 1")
         return self
+
+
+def length_penalty(length: int, options: Search) -> float:
+    """What a log-probability is divided by; the length is counted without EOS."""
+    if options.penalty == "gnmt":
+        return ((5 + length) / 6) ** options.alpha
+    return max(length, 1) ** options.alpha
+
+
+def longest_output(source: int, options: Search, limit: int | None) -> int:
+    """Tokens an output may have, EOS not counted, after a source of so many; `limit` is the model's own, with EOS."""
+    longest = options.maximum_length or math.ceil((options.growth or 2.0) * source) + 10
+    return longest if limit is None else min(longest, limit - 1)
 
 
 class Run(Options):

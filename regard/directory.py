@@ -30,9 +30,19 @@ def hash_file(path: Path) -> str:
 
 
 def write_directory(path: Path, config: dict[str, Any], fill: Callable[[Path], None]) -> None:
-    """Write a whole model directory or none: `fill` puts weights and tokenizers into a new folder beside it.
+    """Write a whole model directory or none: `fill` puts weights and tokenizers into it."""
 
-    An older model of that name is replaced; any other folder is left alone.
+    def fill_all(fresh: Path) -> None:
+        fill(fresh)
+        write_json(fresh / "config.json", {"format": FORMAT, **config})
+
+    write_listed(path, fill_all)
+
+
+def write_listed(path: Path, fill: Callable[[Path], None]) -> None:
+    """Write a whole folder with a manifest or none: `fill` puts files into a new folder beside it.
+
+    An older folder of that name is replaced; one that has no manifest is left alone.
     """
     path = path.absolute()
     check_free(path, MANIFEST)
@@ -41,7 +51,6 @@ def write_directory(path: Path, config: dict[str, Any], fill: Callable[[Path], N
     fresh.mkdir(parents=True)
     try:
         fill(fresh)
-        write_json(fresh / "config.json", {"format": FORMAT, **config})
         files = {
             file.name: {"bytes": file.stat().st_size, "sha256": hash_file(file)} for file in sorted(fresh.iterdir())
         }
@@ -107,6 +116,18 @@ def identify(path: str | Path) -> str:
 def read_directory(path: str | Path) -> tuple[Path, dict[str, Any]]:
     """Check every file against the manifest; the directory and its config."""
     directory = find_directory(path)
+    listed = check_listed(directory)
+    present = {path.name for path in directory.iterdir() if path.suffix in (".json", ".safetensors")} - {MANIFEST}
+    if unlisted := sorted((present | {"config.json", "model.safetensors"}) - listed):
+        raise ModelError(f"{directory / MANIFEST}: does not list {unlisted[0]}")
+    config = read_json(directory / "config.json")
+    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
+        raise ModelError(f"{directory / 'config.json'}: not a model configuration")
+    return directory, config
+
+
+def check_listed(directory: Path) -> set[str]:
+    """Check every file of a manifest; their names."""
     manifest = read_json(directory / MANIFEST)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise ModelError(f"{directory / MANIFEST}: not a manifest")
@@ -114,13 +135,7 @@ def read_directory(path: str | Path) -> tuple[Path, dict[str, Any]]:
         raise ModelError(f"{directory / MANIFEST}: format {manifest.get('format')!r}, this version reads {FORMAT}")
     for name, wanted in manifest["files"].items():
         _check_file(directory, name, wanted)
-    present = {path.name for path in directory.iterdir() if path.suffix in (".json", ".safetensors")} - {MANIFEST}
-    if unlisted := sorted((present | {"config.json", "model.safetensors"}) - manifest["files"].keys()):
-        raise ModelError(f"{directory / MANIFEST}: does not list {unlisted[0]}")
-    config = read_json(directory / "config.json")
-    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
-        raise ModelError(f"{directory / 'config.json'}: not a model configuration")
-    return directory, config
+    return set(manifest["files"])
 
 
 def _check_file(directory: Path, name: Any, wanted: Any) -> None:

@@ -35,20 +35,43 @@ class Task(NamedTuple):
     step: int
 
 
+def start_helper(
+    module: str, argument: str, stdin: int = subprocess.DEVNULL, threads: int = 1
+) -> subprocess.Popen[bytes]:
+    """A process that runs a module of ours and writes to us."""
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # it finds the modules that we find
+    quiet = {"PYTHONPATH": paths, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-P", "-m", module, argument],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        env=os.environ | quiet,
+        start_new_session=True,  # Ctrl-C is for us, who may still have a step to finish
+    )
+
+
+def how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    """Why a process says nothing more."""
+    try:
+        code = process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        return f"(process {process.pid}) closed its output"
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"(process {process.pid}) ended early: {how}"
+
+
+def ignore_signals() -> None:
+    """Signals meant for the one who started a helper are left to that one."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+
+
 class Worker:
     """The reader's end of one helper process."""
 
     def __init__(self, number: int, task: Task) -> None:
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # it finds the modules that we find
-        quiet = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.number = number
-        self.process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-P", "-m", "regard.data.worker", json.dumps(task)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            env=os.environ | quiet,
-            start_new_session=True,  # Ctrl-C is for the trainer, which still has a step to finish
-        )
+        self.process = start_helper("regard.data.worker", json.dumps(task))
         assert self.process.stdout is not None
         self.stream = self.process.stdout
 
@@ -70,12 +93,7 @@ class Worker:
         return array.astype(np.int64)
 
     def _dead(self) -> DataError:
-        try:
-            code = self.process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            return DataError(f"loader worker {self.number} (process {self.process.pid}) closed its output")
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return DataError(f"loader worker {self.number} (process {self.process.pid}) ended early: {how}")
+        return DataError(f"loader worker {self.number} {how_it_ended(self.process)}")
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
@@ -109,9 +127,8 @@ def work(task: Task, stream: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """The helper process itself; signals meant for the trainer are left to the trainer."""
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, signal.SIG_IGN)
+    """The helper process itself."""
+    ignore_signals()
     try:
         work(Task(*json.loads(sys.argv[1])), sys.stdout.buffer)
     except BrokenPipeError:

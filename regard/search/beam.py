@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.config import Search
+from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, Hypothesis
-from regard.search.filters import NEVER, Decoder, Request, check_number, length_penalty, remaining, restrict
+from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
 
 @torch.inference_mode()

@@ -39,13 +39,6 @@ class Request:
         return len(self.limits)
 
 
-def length_penalty(length: int, options: Search) -> float:
-    """What a log-probability is divided by; the length is counted without EOS, as CTranslate2 counts it."""
-    if options.penalty == "gnmt":
-        return ((5 + length) / 6) ** options.alpha
-    return max(length, 1) ** options.alpha
-
-
 def check_number(log_probability: float) -> None:
     """A damaged model must not search for ever, nor return a score that is no number."""
     if math.isnan(log_probability):

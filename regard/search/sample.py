@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.config import Search
+from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, Hypothesis
-from regard.search.filters import NEVER, Decoder, Request, check_number, length_penalty, remaining, restrict
+from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
 Choose = Callable[[Tensor, list[int]], Tensor]  # log-probabilities [N,V], sentence of each row → tokens [N]
 

@@ -14,12 +14,12 @@ import math
 import pytest
 import torch
 
-from regard.config import Search
+from regard.config import Search, length_penalty
 from regard.data.batch import EOS, make_batch
 from regard.engine.native import NativeEngine
 from regard.errors import ModelError
 from regard.search.beam import beam_search, candidates, living
-from regard.search.filters import Decoder, Request, length_penalty
+from regard.search.filters import Decoder, Request
 
 RNN = {"kind": "rnn", "width": 6, "embedding": 6, "decoder_layers": 2, "dropout": 0.0}
 TRANSFORMER = {

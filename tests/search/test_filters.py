@@ -3,10 +3,10 @@ import math
 import pytest
 import torch
 
-from regard.config import Search
+from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, PAD, UNK
 from regard.errors import ModelError
-from regard.search.filters import NEVER, Request, check_number, forbid_repeats, length_penalty, restrict
+from regard.search.filters import NEVER, Request, check_number, forbid_repeats, restrict
 
 V = 7
 

@@ -4,11 +4,11 @@ from collections import Counter
 import pytest
 import torch
 
-from regard.config import Search
+from regard.config import Search, length_penalty
 from regard.data.batch import EOS
 from regard.engine.native import NativeEngine
 from regard.errors import ModelError
-from regard.search.filters import Decoder, Request, length_penalty
+from regard.search.filters import Decoder, Request
 from regard.search.sample import greedy_search, narrow, sample_search
 
 pytestmark = pytest.mark.usefixtures("unchecked")
