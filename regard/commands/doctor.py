@@ -8,7 +8,8 @@ import shutil
 
 PACKAGES = {
     "torch": "", "numpy": "", "pydantic": "", "tokenizers": "", "sacremoses": "", "safetensors": "", "sacrebleu": "",
-    "babel": "quickstart", "matplotlib": "extra plot: PNG and SVG", "tensorboard": "extra track",
+    "babel": "quickstart", "ctranslate2": "extra fast",
+    "matplotlib": "extra plot: PNG and SVG", "tensorboard": "extra track",
 }  # fmt: skip
 
 
