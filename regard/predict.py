@@ -7,15 +7,16 @@ cuts what is too long into parts, copies unknown words from where the model look
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from regard.config import Search, Text, validate
 from regard.data.batch import EOS, UNK, Hypothesis
-from regard.directory import read_directory
+from regard.directory import find_directory, read_directory
 from regard.errors import ConfigError, DataError, ModelError
 from regard.tasks.translation import Translation
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from regard.view.record import AttentionReport, Description, Map
 
 Section = TypeVar("Section", Text, Search)
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+EngineName = Literal["auto", "torch", "ctranslate2"]
 BLANK = Hypothesis(ids=(), score=0.0, log_probability=0.0)
 
 
@@ -38,6 +42,9 @@ class Part:
 
 class Engine(Protocol):
     """What computes: torch, or a compiled model."""
+
+    name: str
+    workers: int  # calls it can work on at a time
 
     @property
     def limit(self) -> int | None: ...
@@ -58,6 +65,8 @@ class Engine(Protocol):
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> np.ndarray | None: ...
 
+    def close(self) -> None: ...
+
 
 class Predictor:
     """A loaded model: `translate`, `score` and `attend` take raw text.
@@ -73,6 +82,10 @@ class Predictor:
         self.longest = min(longest, engine.limit or longest)  # source tokens, EOS counted
         self.about = about  # the model's config.json
         self.counts: Counter[str] = Counter()
+
+    def close(self) -> None:
+        """End the processes of an engine that has some."""
+        self.engine.close()
 
     def translate(self, texts: Sequence[str], *, align: bool = False, **options: Any) -> list[Hypothesis]:
         """The best output for each text; `options` are those of the search (beam=1, alpha=0.6 …)."""
@@ -123,29 +136,39 @@ class Predictor:
     def _search(
         self, parts: list[Part], options: Search, prefixes: list[list[int]] | None, seeds: list[int], align: bool
     ) -> list[list[Hypothesis]]:
-        results: list[list[Hypothesis]] = [[] for _ in parts]
-        width = options.beam if options.method == "beam" else 1
-        for rows in length_batches([len(part.ids) for part in parts], max(1, options.batch_tokens // width)):
+        def find(rows: list[int]) -> tuple[list[list[Hypothesis]], Counter[str]]:
+            counts: Counter[str] = Counter()  # of this batch: several may be worked on at a time
             outputs = self.engine.search(
                 [parts[row].ids for row in rows],
                 options,
                 None if prefixes is None else [prefixes[row] for row in rows],
                 [seeds[row] for row in rows],
             )
-            for row, hypotheses in zip(rows, outputs, strict=True):
-                results[row] = [self._finish(parts[row], hypothesis, align) for hypothesis in hypotheses]
+            finished = [
+                [self._finish(parts[row], hypothesis, align, counts) for hypothesis in hypotheses]
+                for row, hypotheses in zip(rows, outputs, strict=True)
+            ]
+            return finished, counts
+
+        results: list[list[Hypothesis]] = [[] for _ in parts]
+        width = options.beam if options.method == "beam" else 1
+        batches = length_batches([len(part.ids) for part in parts], max(1, options.batch_tokens // width))
+        for rows, (found, counts) in zip(batches, in_parallel(find, batches, self.engine.workers), strict=True):
+            self.counts.update(counts)
+            for row, hypotheses in zip(rows, found, strict=True):
+                results[row] = hypotheses
         return results
 
-    def _finish(self, part: Part, hypothesis: Hypothesis, align: bool) -> Hypothesis:
+    def _finish(self, part: Part, hypothesis: Hypothesis, align: bool, counts: Counter[str]) -> Hypothesis:
         """Ids → text, with unknown words copied from the source word most looked at."""
-        self.counts["cut off"] += not hypothesis.finished
+        counts["cut off"] += not hypothesis.finished
         source_tokens = tuple(self.task.source.tokenizer.split(part.inner))
         unknown = hypothesis.ids.count(UNK)
         links = self._links(part.ids, hypothesis.ids) if (align or unknown) and hypothesis.ids else None
         copies = None
         if unknown and links is not None:
             copies = [source_tokens[link] for link in links]
-        self.counts["unknown words copied" if copies else "unknown words"] += unknown
+        counts["unknown words copied" if copies else "unknown words"] += unknown
         output = self.task.finish(self.task.inner_text(hypothesis.ids, copies))
         tokens = tuple(self.task.target.tokenizer.pieces(hypothesis.ids))
         alignment = tuple((link, place) for place, link in enumerate(links)) if align and links is not None else None
@@ -245,6 +268,17 @@ def split_long(text: str, fits: Callable[[str], bool]) -> list[str]:
     return [part for half in (text[:cut], text[cut:]) if half.strip() for part in split_long(half, fits)]
 
 
+def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> list[Result]:
+    """`function` of each item, several at a time; if one fails or we are stopped, what has not begun is dropped."""
+    if workers == 1 or len(items) < 2:
+        return [function(item) for item in items]
+    pool = ThreadPoolExecutor(workers)
+    try:
+        return list(pool.map(function, items))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
 def length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Row numbers in batches of similar length, longest first; rows × longest stays within the budget."""
     batches: list[list[int]] = []
@@ -256,8 +290,18 @@ def length_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return batches
 
 
-def load(*paths: str | Path, device: str = "auto") -> Predictor:
-    """A model directory, or several as an ensemble → a Predictor."""
+def load(
+    *paths: str | Path,
+    device: str = "auto",
+    engine: EngineName = "torch",
+    workers: int = 1,
+    threads: int | None = None,
+) -> Predictor:
+    """A model directory, or several as an ensemble → a Predictor.
+
+    `workers` searches go on at a time, each with `threads` threads. `engine="auto"` is ctranslate2 where the
+    model directory holds an export; its searches stop by count (see docs/search.md).
+    """
     if not paths:
         raise ModelError("no model directory given")
     found = [read_directory(path) for path in paths]
@@ -270,12 +314,49 @@ def load(*paths: str | Path, device: str = "auto") -> Predictor:
     sizes = {"source": task.source.tokenizer.size, "target": task.target.tokenizer.size}
     for other, other_config in found:
         check_sizes(other, other_config, sizes)
+    if (find_engine(paths, device)[0] if engine == "auto" else engine) == "ctranslate2":
+        search = search.model_copy(update={"stop": "count"})
+        computing = load_fast(found, device, workers, threads)
+    else:
+        computing = load_torch(found, device, workers, threads)
+    return Predictor(
+        task, computing, search, config.get("longest", 256), {"name": Path(paths[0]).resolve().name, **config}
+    )
+
+
+def find_engine(paths: Sequence[str | Path], device: str) -> tuple[EngineName, str]:
+    """What `auto` is; and if there is an export that cannot be used, why."""
+    from regard.engine.ctranslate2 import FOLDER, is_installed
+
+    if not is_installed() or not any((find_directory(path) / FOLDER).is_dir() for path in paths):
+        return "torch", ""
+    if len(paths) > 1:
+        return "torch", "an ensemble"
+    return ("ctranslate2", "") if device in ("auto", "cpu") else ("torch", f"--device {device}")
+
+
+def load_fast(found: Sequence[tuple[Path, Any]], device: str, workers: int, threads: int | None) -> Engine:
+    """The export of the one model."""
+    from regard.engine.ctranslate2 import load_engine, refuse
+
+    if len(found) > 1:
+        raise refuse("an ensemble")
+    if device not in ("auto", "cpu"):
+        raise refuse(f"--device {device}")
+    return load_engine(found[0][0], workers, threads or 1)
+
+
+def load_torch(found: Sequence[tuple[Path, Any]], device: str, workers: int, threads: int | None) -> Engine:
+    """The models themselves, in this process or in several others."""
+    if workers > 1:
+        from regard.engine.workers import Workers
+
+        if device not in ("auto", "cpu"):
+            raise ConfigError(f"--device {device}: several workers need the CPU")
+        return Workers([path for path, _ in found], workers, threads or 1)
     from regard.engine.native import load_engine
 
-    engine = load_engine([path for path, _ in found], [each for _, each in found], device)
-    return Predictor(
-        task, engine, search, config.get("longest", 256), {"name": Path(paths[0]).resolve().name, **config}
-    )
+    return load_engine([path for path, _ in found], [config for _, config in found], device)
 
 
 def load_task(directory: Path, config: dict[str, Any]) -> Translation:

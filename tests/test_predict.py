@@ -16,6 +16,7 @@ class Parrot:
     """An engine that says what it hears, and looks at the word it says."""
 
     limit = None
+    workers = 1
 
     def __init__(self):
         self.batches, self.prefixes = [], []

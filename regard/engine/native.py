@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from regard.config import Search
+from regard.config import Search, longest_output
 from regard.data.batch import Batch, Hypothesis, make_batch
 from regard.errors import ConfigError, ModelError
 from regard.models.base import Model, build_model, shift_right
@@ -25,6 +25,9 @@ from regard.view.record import Map, Maps, guess_kind, layers_of, record
 
 class NativeEngine:
     """Runs one model or an ensemble on one device."""
+
+    name = "torch"
+    workers = 1
 
     def __init__(self, models: Sequence[Model]) -> None:
         self.models = [model.eval() for model in models]
@@ -47,14 +50,10 @@ class NativeEngine:
         with torch.inference_mode():
             batch = make_batch(sources)
             state = tuple(self._start(model, batch) for model in self.models)
-        limits = [self._longest(len(source), options) for source in sources]
+        limits = [longest_output(len(source), options, self.limit) for source in sources]
         request = Request(limits, prefixes, seeds)
         find = beam_search if options.method == "beam" else SEARCHES[options.method]
         return find(Decoder(self._step, self._select, self.device), state, request, options)
-
-    def _longest(self, source: int, options: Search) -> int:
-        longest = options.maximum_length or math.ceil((options.growth or 2.0) * source) + 10
-        return longest if self.limit is None else min(longest, self.limit - 1)
 
     @staticmethod
     def _start(model: Model, batch: Batch) -> tuple[Any, Any]:
@@ -99,6 +98,9 @@ class NativeEngine:
         maps = self._recorded(sources, targets)
         cross = [np.asarray(maps[name]) for name in maps if guess_kind(name) == "cross"]
         return np.mean([weights.mean(1) for weights in cross], 0) if cross else None
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
     def _recorded(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Maps:
         """Attention maps of one teacher-forced pass of the first model."""
