@@ -23,6 +23,7 @@ COMMANDS = {
     "evaluate": ("evaluate", "score a model, or its outputs, against references"),
     "score": ("score", "the probability a model gives to given pairs"),
     "attend": ("attend", "show what a model looks at: HTML, PNG, SVG, JSON or the terminal"),
+    "export": ("export", "make a model ready for the fast engine, and check it against torch"),
     "average": ("average", "average the weights of several models"),
     "inspect": ("inspect", "tell what is in a model or run directory, and check it"),
     "doctor": ("doctor", "tell about this machine: versions, threads, memory, what is missing"),

@@ -156,7 +156,9 @@ def test_every_test_above_sees_the_imports_it_should():
 # Torch
 
 
-LIGHT = ["regard"] + [f"regard.{name}" for name in ("config", "errors", "metrics", "predict", "prepare", "directory")]
+LIGHT = ["regard", "regard.engine.ctranslate2", "regard.engine.workers"] + [
+    f"regard.{name}" for name in ("config", "errors", "metrics", "predict", "prepare", "directory")
+]
 HEAVY = ("torch", "safetensors.torch", "tensorboard", "matplotlib")
 
 

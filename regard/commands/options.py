@@ -80,6 +80,32 @@ def set_threads(arguments: argparse.Namespace) -> None:
         torch.set_num_threads(arguments.threads)
 
 
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """--engine and --workers."""
+    parser.add_argument(
+        "--engine",
+        choices=["auto", "torch", "ctranslate2"],
+        default="auto",
+        help="what computes (auto: ctranslate2 if the model has been exported and it can do what is asked)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=worker_count,
+        metavar="N",
+        help="searches at a time with one thread each, or auto: as many as cores (default: 1 for torch, else auto)",
+    )
+
+
+def worker_count(text: str) -> int:
+    """A number of workers; `auto` is the number of cores we may use."""
+    return usable_cores() if text == "auto" else positive(text)
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def positive(text: str) -> int:
     """An argument that must be a whole number above zero."""
     if not text.isdecimal() or int(text) < 1:

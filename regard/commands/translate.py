@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from regard.commands.options import (
     add_device,
+    add_engine,
     add_models,
     add_search,
     check_search,
@@ -23,6 +24,7 @@ from regard.commands.options import (
     search_options,
     set_threads,
     termination,
+    usable_cores,
 )
 from regard.config import Search
 from regard.data.batch import Hypothesis
@@ -62,29 +64,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--block", type=positive, default=1000, metavar="N", help="lines that are sorted and written together"
     )
+    add_engine(parser)
     add_search(parser)
     add_device(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Translate everything."""
-    set_threads(arguments)
     if arguments.resume and not arguments.output:
         raise ConfigError("--resume needs -o FILE")
-    from regard.predict import load
-
     named = models(arguments)
     given = search_options(arguments)
     if arguments.input != "-":
         next(read_lines(arguments.input, "replace"), None)  # a file that is not there is told at once
-    predictor = load(*named, device=arguments.device)
-    search = check_search(predictor.search, given)
+    predictor, search = load_model(arguments, named, given)
     job = Job(predictor, search, arguments)
-    with opened(arguments, named, search) as (stream, part):
+    with closing_workers(predictor), opened(arguments, describe(arguments, named, predictor, search)) as (stream, part):
         done = job.run(read_lines(arguments.input, arguments.decode), stream, part)
     notes = [f"{number:,} {what}" for what, number in predictor.counts.items() if number]
     if not arguments.interactive:
         print(f"{done:,} line{'' if done == 1 else 's'}" + (": " + ", ".join(notes) if notes else ""), file=sys.stderr)
+
+
+def load_model(arguments: argparse.Namespace, named: list[str], given: dict[str, Any]) -> "tuple[Predictor, Search]":
+    """The model with its engine, and the options of the search; `auto` is torch where the fast one cannot do them."""
+    from regard.engine.ctranslate2 import refuse, unable
+    from regard.predict import find_engine, load
+
+    engine, why = find_engine(named, arguments.device) if arguments.engine == "auto" else (arguments.engine, "")
+    if engine == "ctranslate2":
+        workers = arguments.workers or usable_cores()
+        predictor = load(*named, device=arguments.device, engine=engine, workers=workers, threads=arguments.threads)
+        search = check_search(predictor.search, given)
+        what = unable(search, arguments.align, bool(arguments.prefix))
+        if what is None:
+            return predictor, search
+        if arguments.engine != "auto":
+            raise refuse(what)
+        why = what
+    if why:
+        print(f"regard: {why}: the engine ctranslate2 cannot do this, torch is used", file=sys.stderr)
+    workers = arguments.workers or 1
+    if workers == 1:
+        set_threads(arguments)
+    predictor = load(*named, device=arguments.device, engine="torch", workers=workers, threads=arguments.threads)
+    return predictor, check_search(predictor.search, given)
+
+
+@contextmanager
+def closing_workers(predictor: "Predictor") -> Iterator[None]:
+    """No process is left behind, whatever happens."""
+    try:
+        yield
+    finally:
+        predictor.close()
 
 
 class Job:
@@ -167,7 +200,7 @@ def pharaoh(output: Hypothesis) -> str:
 
 
 @contextmanager
-def opened(arguments: argparse.Namespace, named: list[str], search: Search) -> Iterator[tuple[IO[bytes], Part | None]]:
+def opened(arguments: argparse.Namespace, job: dict[str, Any]) -> Iterator[tuple[IO[bytes], Part | None]]:
     """Where the output goes; SIGTERM and Ctrl-C leave a part that can be gone on with."""
     output = Path(arguments.output) if arguments.output else None
     if output is None:
@@ -179,7 +212,7 @@ def opened(arguments: argparse.Namespace, named: list[str], search: Search) -> I
         with output.open("wb") as stream:
             yield stream, None
         return
-    part = Part(output, describe(arguments, named, search), arguments.resume)
+    part = Part(output, job, arguments.resume)
     hint = f"the finished lines are in {part.path}; go on with --resume"
     try:
         with termination(f"stopped; {hint}"), part.open() as stream:
@@ -191,10 +224,17 @@ def opened(arguments: argparse.Namespace, named: list[str], search: Search) -> I
         part.tidy()
 
 
-def describe(arguments: argparse.Namespace, named: list[str], search: Search) -> dict[str, Any]:
+def describe(arguments: argparse.Namespace, named: list[str], predictor: "Predictor", search: Search) -> dict[str, Any]:
     """Everything that decides what an output looks like, beside the lines."""
+    from regard.directory import find_directory
+    from regard.engine.ctranslate2 import FOLDER
+
+    parts = [find_directory(path) for path in named]
+    if predictor.engine.name == "ctranslate2":
+        parts.append(parts[0] / FOLDER)
     return {
-        "model": [identify(path) for path in named],
+        "engine": predictor.engine.name,
+        "model": [identify(path) for path in parts],
         "search": search.model_dump(mode="json"),
         "format": [arguments.jsonl, arguments.align, arguments.prefix, arguments.decode],
         "block": arguments.block,
