@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -226,6 +227,32 @@ def test_a_stopped_job_goes_on(call, job, number, code, message, tmp_path):
     assert call(*words, "-o", output, "--resume").code == 0
     assert output.read_bytes() == whole
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+@pytest.mark.parametrize(("number", "code", "message"), STOPS)
+def test_a_stopped_job_leaves_no_worker_behind(call, job, number, code, message, tmp_path):
+    """Workers do not see the signal; they end all the same."""
+    _, words, whole = job
+    output, part = tmp_path / "out.txt", tmp_path / "out.txt.part"
+    command = [sys.executable, "-m", "regard", *words, "-o", str(output), "--workers", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
+        time.sleep(0.002)
+    workers = [
+        Path("/proc", pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ]
+    assert len(workers) == 2
+    process.send_signal(number)
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == code, error
+    assert message in error
+    assert "Traceback" not in error
+    patience = time.monotonic() + 30
+    while any(worker.exists() for worker in workers) and time.monotonic() < patience:
+        time.sleep(0.05)
+    assert not any(worker.exists() for worker in workers)
+    assert call(*words, "-o", output, "--resume").code == 0
+    assert output.read_bytes() == whole
 
 
 @pytest.mark.parametrize("blocks", [1, 11, 24])
