@@ -18,12 +18,12 @@ from benchmarks.shapes import SHAPES
 from regard.config import Data, Run, Text
 from regard.data.loader import Loader
 from regard.data.store import Store
-from regard.data.tokenizer import WordTokenizer
+from regard.data.tokenizer import CharacterTokenizer
 from regard.prepare import prepare
 from regard.tasks.translation import Translation
 
 OURS = "regard"
-TEXT = Text(source_unicode="none", target_unicode="none", source="words", target="words", joint=True)
+TEXT = Text(source_unicode="none", target_unicode="none", source="characters", target="characters", joint=True)
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class Bench:
 
 
 def make_task(vocabulary: int) -> Translation:
-    """Words as made sentences have them, one vocabulary for both sides."""
-    tokenizer = WordTokenizer(made.words(vocabulary))
+    """One character for each id of made sentences, one vocabulary for both sides."""
+    tokenizer = CharacterTokenizer(made.characters(vocabulary))
     return Translation(TEXT, tokenizer, tokenizer)
 
 
@@ -138,7 +138,7 @@ def prepared(bench: Bench, name: str, vocabulary: int, make: Callable[[int, int]
     for part, size, seed in (("train", number, bench.seed), ("valid", 16, bench.seed + 1)):
         files.append(bench.folder("text", f"{name}-{part}.tsv"))
         pairs = make(size, seed)
-        made.write_lines(files[-1], vocabulary, pairs.source, pairs.target)
+        made.write_lines(files[-1], pairs.source, pairs.target)
     data = Data(train=str(files[0]), valid=str(files[1]), max_length=1024)
     prepare(Run(seed=bench.seed, data=data, text=TEXT), directory, lambda _: None, make_task(vocabulary))
     return directory
@@ -159,7 +159,7 @@ def text(bench: Bench, role: str, lines: int) -> Path:
     vocabulary = SHAPES[bench.scale.shapes[role]].vocabulary
     path = bench.folder("text", f"{lines}-{vocabulary}.txt")
     if not path.exists():
-        made.write_lines(path, vocabulary, made.make_pairs(lines, bench.seed + 2, vocabulary).source)
+        made.write_lines(path, made.make_pairs(lines, bench.seed + 2, vocabulary).source)
     return path
 
 

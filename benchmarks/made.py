@@ -1,15 +1,16 @@
 """Made sentence pairs: as long as those of Multi30k, ids as frequent as words are (Zipf), all from a seed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.shapes import FIRST
+from benchmarks.shapes import FIRST, SPECIALS
 
 MEAN, DEVIATION = 14, 6  # tokens of a source
 SHORTEST, LONGEST = 3, 50
+BEGIN = 0x4E00  # the first of twenty thousand characters that no normalisation changes
 CHANGE = 2  # standard deviation of target length − source length
 
 
@@ -75,23 +76,32 @@ def _fill(lengths: np.ndarray, generator: np.random.Generator, vocabulary: int) 
     return Rows(FIRST + np.minimum(ranks, kinds - 1), ends)
 
 
-def words(vocabulary: int) -> list[str]:
-    """The word of each id from FIRST on."""
-    return [f"w{number}" for number in range(FIRST, vocabulary)]
+def characters(vocabulary: int) -> list[str]:
+    """The character that stands for each id from FIRST on, so that text has as many tokens as ids."""
+    return [chr(BEGIN + number) for number in range(vocabulary - FIRST)]
 
 
-def write_lines(path: Path, vocabulary: int, *columns: Rows) -> None:
-    """Sentences as words; two columns make a file of pairs."""
-    names = [""] * FIRST + words(vocabulary)
+def pieces(vocabulary: int) -> list[str]:
+    """A name for every id but the specials, for toolkits that want names."""
+    return [f"p{number}" for number in range(SPECIALS, vocabulary)]
+
+
+def spell(ids: Iterable[int]) -> str:
+    """Ids as text; one that has no character shows as a question mark."""
+    return "".join([chr(BEGIN + number - FIRST) if number >= FIRST else "?" for number in ids])
+
+
+def write_lines(path: Path, *columns: Rows) -> None:
+    """Sentences as text; two columns make a file of pairs."""
     with path.open("w", encoding="utf-8") as stream:
         for rows in zip(*columns, strict=True):
-            stream.write("\t".join(" ".join([names[number] for number in row.tolist()]) for row in rows) + "\n")
+            stream.write("\t".join(spell(row.tolist()) for row in rows) + "\n")
 
 
 def read_lines(path: Path) -> list[list[int]]:
-    """The ids of a file of words."""
+    """The ids of a file of text."""
     with path.open(encoding="utf-8") as stream:
-        return [[int(word[1:]) for word in line.split()] for line in stream]
+        return [[ord(character) - BEGIN + FIRST for character in line.rstrip("\n")] for line in stream]
 
 
 def save_batches(path: Path, pairs: Pairs, batches: Sequence[np.ndarray]) -> None:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-FIRST = 4  # ids below are for padding, begin, end and unknown; each toolkit has its own order of them
+SPECIALS = 4  # ids below are for padding, begin, end and unknown; each toolkit has its own order of them
+FIRST = SPECIALS + 256  # ids between are for the bytes our tokenizer spells unknown characters by
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,6 @@ SHAPES = {
     "A": Shape(4, 128, 4, 256),
     "B": Shape(3, 256, 8, 1024),
     "LSTM": Shape(1, 256),
-    "tiny": Shape(1, 16, 2, 32, vocabulary=60),  # for tests
-    "tiny LSTM": Shape(1, 16, vocabulary=60),
+    "tiny": Shape(1, 16, 2, 32, vocabulary=400),  # for tests
+    "tiny LSTM": Shape(1, 16, vocabulary=400),
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import ctranslate2
 
-from benchmarks.made import read_lines
+from benchmarks.made import read_lines, spell
 from benchmarks.measure import Figures, Job, work
 
 
@@ -16,7 +16,7 @@ def translate(job: Job) -> Figures:
     end = [] if config.get("add_source_eos") else [config["eos_token"]]
     lines = [[*map(str, ids), *end] for ids in read_lines(Path(job["input"]))]
     found = translator.translate_batch(lines, beam_size=job["beam"], max_batch_size=job["batch"])
-    text = "".join(" ".join(f"w{token}" for token in result.hypotheses[0]) + "\n" for result in found)
+    text = "".join(spell(map(int, result.hypotheses[0])) + "\n" for result in found)
     Path(job["result"]).write_text(text, encoding="utf-8")
     return {}
 

@@ -9,7 +9,7 @@ from joeynmt.model import build_model
 from joeynmt.search import search as joey_search
 from joeynmt.vocabulary import Vocabulary
 
-from benchmarks.made import pad, words
+from benchmarks.made import pad, pieces
 from benchmarks.measure import Figures, Job, work
 from benchmarks.peers import side
 from benchmarks.shapes import Shape
@@ -43,7 +43,7 @@ def options(shape: Shape) -> dict[str, Any]:
 
 def make_model(shape: Shape) -> Any:
     """A model of this shape with random weights."""
-    vocabulary = Vocabulary(words(shape.vocabulary), SPECIALS)
+    vocabulary = Vocabulary(pieces(shape.vocabulary), SPECIALS)
     model = build_model(options(shape), vocabulary, vocabulary)
     model.loss_function = ("crossentropy", shape.smoothing)
     return model

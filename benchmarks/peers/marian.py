@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from transformers import MarianConfig, MarianMTModel, logging
 
-from benchmarks.made import pad, read_lines
+from benchmarks.made import pad, read_lines, spell
 from benchmarks.measure import Figures, Job, work
 from benchmarks.peers import side
 from benchmarks.shapes import SHAPES, Shape
@@ -93,7 +93,7 @@ def translate(job: Job) -> Figures:
         numbers = order[first : first + job["batch"]]
         found = search([lines[number] for number in numbers], job["beam"], job["length"])
         for number, ids in zip(numbers, found, strict=True):
-            outputs[number] = " ".join(f"w{token}" for token in ids)
+            outputs[number] = spell(ids)
     Path(job["result"]).write_text("\n".join(outputs) + "\n", encoding="utf-8")
     return {}
 

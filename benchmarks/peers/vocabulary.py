@@ -5,7 +5,7 @@ from typing import Any
 
 import pyonmttok
 
-from benchmarks.made import words
+from benchmarks.made import pieces
 from benchmarks.shapes import Shape
 
 PAD, BEGIN, END = 1, 2, 3
@@ -15,7 +15,7 @@ SPECIALS = {"unk_token": "<unk>", "pad_token": "<blank>", "bos_token": "<s>", "e
 def make_vocabularies(shape: Shape) -> dict[str, Any]:
     """As both toolkits expect it."""
     both = pyonmttok.build_vocab_from_tokens(
-        Counter(dict.fromkeys(words(shape.vocabulary), 1)),
+        Counter(dict.fromkeys(pieces(shape.vocabulary), 1)),
         maximum_size=shape.vocabulary,
         minimum_frequency=1,
         special_tokens=list(SPECIALS.values()),

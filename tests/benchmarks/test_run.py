@@ -28,7 +28,7 @@ def test_our_training_is_measured_and_peers_get_the_same_batches(bench):
     assert found.figures["tokens_per_second"] > 0
     assert 0 < found.figures["ready_seconds"] < found.figures["first_update_seconds"] < found.figures["seconds"]
     assert min(found.calibration) > 0
-    prepared = corpus(bench, 60, TINY.pairs)
+    prepared = corpus(bench, 400, TINY.pairs)
     batches = list(Loader(Store(prepared / "train"), 4096, 1024, seed=1).batches(1))
     given = load_batches(bench.work / "batches" / f"{prepared.name}.npz")
     assert len(given) == len(batches) == experiment.sides[0].job["steps"]
