@@ -26,9 +26,11 @@ from regard.data.batch import Hypothesis
 from regard.data.part import Part
 from regard.data.text import Pair, read_lines, write_line
 from regard.directory import hash_file, identify, read_directory, read_json, write_json
+from regard.engine.ctranslate2 import unable
 from regard.errors import ConfigError, DataError, Interrupted
 from regard.metrics import bleu_metric, sentence_bleu
-from regard.predict import load, load_task
+from regard.origin import usable_cores
+from regard.predict import EngineName, Predictor, load, load_task
 from regard.prepare import Say, Splitter, named
 from regard.tasks.translation import Translation
 
@@ -131,7 +133,7 @@ def decode(run: Run, part: Part, progress: "Progress", device: str) -> None:
     pairs = splitter.train()
     done = part.skip(map(as_line, pairs))
     progress.say(f"the teacher decodes {number:,} training pairs" + (f", after {done:,} that are done" if done else ""))
-    teacher = load(*run.distill.teacher, device=device)
+    teacher = load_teacher(run.distill, device, number - done)
     search, lowercase = run.distill.search.model_dump(), ignores_case(run.distill)
     closest = run.distill.output == "closest"
     try:
@@ -149,7 +151,15 @@ def decode(run: Run, part: Part, progress: "Progress", device: str) -> None:
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; {part.records:,} outputs are in {part.path}; the same call goes on") from None
     finally:
+        teacher.close()
         part.tidy()
+
+
+def load_teacher(options: Distill, device: str, lines: int) -> Predictor:
+    """The teacher in the fast engine where it has an export that can do the search, else in torch; on all cores."""
+    engine: EngineName = "torch" if unable(options.search) else "auto"
+    many = lines > BLOCK and device in ("auto", "cpu")
+    return load(*options.teacher, device=device, engine=engine, workers=usable_cores() if many else 1)
 
 
 def as_line(pair: Pair) -> str:

@@ -1,4 +1,4 @@
-"""How a result came about: what anybody needs to get it again, kept in every result.json."""
+"""How a result came about: what anybody needs to get it again, kept in every result.json; and the machine it ran on."""
 
 import os
 import platform
@@ -61,3 +61,8 @@ def processor() -> str:
     except OSError:
         pass
     return platform.processor() or "unknown processor"
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -134,7 +134,7 @@ def follow(values: dict[str, Any]) -> dict[str, Any]:
     _, config = read_directory(teachers[0])
     search = distill.get("search", {})
     if isinstance(search, dict):
-        search = config.get("search", {}) | {"method": "beam", "beam": BEAM, "nbest": 1} | search
+        search = config.get("search", {}) | {"method": "beam", "beam": BEAM, "nbest": 1, "stop": "count"} | search
         if distill.get("output") == "closest" and search["method"] == "beam":
             search["nbest"] = distill.get("search", {}).get("nbest", search["beam"])
     return values | {

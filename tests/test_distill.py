@@ -92,7 +92,7 @@ def test_a_student_takes_text_and_search_from_its_teacher(shop):
     assert run.text == stored.task.options
     assert run.distill
     assert run.distill.teacher == (str(shop / "rnn"),)
-    assert run.distill.search == stored.search.model_copy(update={"beam": 5, "nbest": 1})
+    assert run.distill.search == stored.search.model_copy(update={"beam": 5, "nbest": 1, "stop": "count"})
     assert run.distill.output == "best"
     run = options(shop, "distill.output=closest", "distill.search={beam=3, alpha=0.5}")
     assert run.distill
@@ -158,7 +158,7 @@ def test_the_pairs_are_what_the_teacher_translates(shop, student, decoded):
     splitter = Splitter(student)
     assert list(splitter.measured())
     real = list(splitter.train())
-    outputs = load(shop / "rnn").translate([pair.source for pair in real], beam=5)
+    outputs = load(shop / "rnn").translate([pair.source for pair in real], beam=5, stop="count")
     found = records(folder / "distilled.jsonl")
     assert [(row["source"], row["reference"]) for row in found] == real
     taught = [row for row in found if "kept" not in row]

@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.config import Search, apply_overrides, validate
 from regard.errors import ConfigError, DataError, Stopped
+from regard.origin import usable_cores
 
 OVERRIDE = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
 
@@ -99,11 +100,6 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 def worker_count(text: str) -> int:
     """A number of workers; `auto` is the number of cores we may use."""
     return usable_cores() if text == "auto" else positive(text)
-
-
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def positive(text: str) -> int:

@@ -24,7 +24,6 @@ from regard.commands.options import (
     search_options,
     set_threads,
     termination,
-    usable_cores,
 )
 from regard.config import Search
 from regard.data.batch import Hypothesis
@@ -32,6 +31,7 @@ from regard.data.part import Part
 from regard.data.text import read_lines, write_line
 from regard.directory import identify
 from regard.errors import ConfigError, DataError, Interrupted
+from regard.origin import usable_cores
 
 if TYPE_CHECKING:
     from regard.predict import Predictor

@@ -101,7 +101,7 @@ def test_the_outputs_are_those_of_translate(shop, call, tmp_path):
     assert done.code == 0, done.err
     rows = [json.loads(line) for line in (tmp_path / "run" / "distilled.jsonl").read_text().splitlines()]
     sources = "".join(f"{row['source']}\n" for row in rows).encode()
-    done = call("translate", shop / "rnn", "--beam", 3, "--jsonl", stdin=sources)
+    done = call("translate", shop / "rnn", "--beam", 3, "--stop", "count", "--jsonl", stdin=sources)
     outputs = [json.loads(line) for line in done.out.decode().splitlines()]
     taught = [(row, output) for row, output in zip(rows, outputs, strict=True) if "kept" not in row]
     assert len(taught) > 20
