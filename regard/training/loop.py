@@ -6,6 +6,7 @@ alone, so that a run killed at any moment and started again ends with bit-identi
 threads). Only `max_minutes` ends a run at a moment that cannot be repeated.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -75,6 +76,7 @@ class Trainer:
         snapshots = self.archive.checkpoints.snapshots
         self.validator = Validator(self.model, self.average, evaluate, goal, options, snapshots, seed)
         self._estimated = False
+        self._unread: tuple[Outcome, int] | None = None  # the last update, and the pass it belongs to
 
     def run(self) -> Result:
         """Train to the end.
@@ -134,35 +136,46 @@ class Trainer:
         state = self.state
         state.step += 1
         outcome = self.updater.update(group, state.step, state.plateau_scale)
+        self._note()
+        self._unread = outcome, state.pass_number
         state.batch += len(group)
         if state.batch == count:
             state.epoch, state.batch = state.epoch + 1, 0
-        if not outcome.applied:
-            self._skip(group, outcome)
-        else:
-            state.skipped_in_row = 0
-            if self.average:
-                self.average.update(state.step)
-            state.loss_sum += outcome.loss
-            state.tokens += outcome.tokens
-            state.norm_sum += outcome.norm
-            state.updates += 1
-            self.progress.update(state.step, outcome.loss, outcome.tokens, outcome.rate)
+        if self.average:
+            self.average.update(state.step)
         if state.step % self.options.log_every == 0:
+            self._note()
             self._log_training(outcome.rate)
 
-    def _skip(self, group: list[Batch], outcome: Outcome) -> None:
+    def _note(self) -> None:
+        """Read what the last update did, when the next one is under way or the state is needed: nobody waits for it."""
+        if self._unread is None:
+            return
+        (outcome, epoch), self._unread = self._unread, None
+        loss, norm = outcome.read()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._skip(outcome, epoch, f"loss {loss:.4g}, gradient norm {norm:.4g}")
+            return
+        state = self.state
+        state.skipped_in_row = 0
+        state.loss_sum += loss
+        state.tokens += outcome.tokens
+        state.norm_sum += norm
+        state.updates += 1
+        self.progress.update(outcome.step, loss, outcome.tokens, outcome.rate)
+
+    def _skip(self, outcome: Outcome, epoch: int, found: str) -> None:
         """The loss or gradient was not finite: count it, tell it, give up after too many in a row."""
         state = self.state
         state.skipped += 1
         state.skipped_in_row += 1
-        found = f"loss {outcome.loss:.4g}, gradient norm {outcome.norm:.4g}"
-        examples = [int(number) for batch in group if batch.index is not None for number in batch.index]
-        self._log("skipped", found=found, rate=outcome.rate, in_row=state.skipped_in_row, examples=examples)
-        self.progress.warn(f"update {state.step} is skipped, it is not finite: {found}")
+        examples = [int(number) for batch in outcome.batches if batch.index is not None for number in batch.index]
+        facts = {"found": found, "rate": outcome.rate, "in_row": state.skipped_in_row, "examples": examples}
+        self._log("skipped", step=outcome.step, epoch=epoch, **facts)
+        self.progress.warn(f"update {outcome.step} is skipped, it is not finite: {found}")
         if state.skipped_in_row > self.options.bad_steps:
             raise Diverged(
-                f"training diverged: {state.skipped_in_row} updates in a row up to step {state.step} are not finite "
+                f"training diverged: {state.skipped_in_row} updates in a row up to step {outcome.step} are not finite "
                 f"({found}); a lower train.rate, a longer train.warmup or a smaller train.clip may help"
             )
 
@@ -177,6 +190,7 @@ class Trainer:
         self._stop_if_wanted()
 
     def _validate(self) -> None:
+        self._note()
         start = time.monotonic()
         try:
             validation, improved = self.validator.validate(self.state, self.signals.wanted)
@@ -236,6 +250,7 @@ class Trainer:
         raise kind(f"stopped and saved at step {self.state.step} in {self.directory}; {self.resume_hint}")
 
     def _save(self, final: bool = False) -> None:
+        self._note()
         self._seconds()
         self.archive.save(self.state, self.journal, final)
 

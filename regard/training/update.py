@@ -5,7 +5,6 @@ repeat it. Gradients are those of the mean loss over all target tokens of the up
 their global norm.
 """
 
-import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -39,13 +38,18 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an update did."""
+    """What an update did; its numbers are on the device until somebody reads them."""
 
-    loss: float  # sum over the tokens
+    step: int
+    batches: Sequence[Batch]
     tokens: int
-    norm: float  # of the gradient, before clipping
     rate: float
-    applied: bool  # False: something was not finite, the weights are as before
+    numbers: Tensor  # sum of the loss over the tokens; norm of the gradient before clipping
+
+    def read(self) -> tuple[float, float]:
+        """Loss and norm, waiting for the device. Where one is not finite, the weights are as before."""
+        loss, norm = self.numbers.tolist()
+        return loss, norm
 
 
 def seed_generators(seed: int, step: int, device: torch.device, stream: int = TRAINING, rank: int = 0) -> None:
@@ -77,7 +81,10 @@ class Updater:
             self._loss = torch.compile(objective.loss, dynamic=True)
 
     def update(self, batches: Sequence[Batch], step: int, scale: float = 1.0) -> Outcome:
-        """Update the weights by the batches of step `step`, unless the loss or the gradient is not finite."""
+        """Update the weights by the batches of step `step`, unless the loss or the gradient is not finite.
+
+        That is decided on the device, so that nobody waits for it here.
+        """
         seed_generators(self._seed, step, self._device)
         self.optimiser.zero_grad(set_to_none=True)
         total, tokens = self._backward(batches[0])
@@ -85,17 +92,14 @@ class Updater:
             loss, count = self._backward(batch)
             total, tokens = total + loss, tokens + count
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        norm = get_total_norm(gradients, foreach=True)
-        loss, norm = torch.stack([total.float(), norm.float()]).tolist()  # the only wait for the device
-        norm /= max(1, tokens)
+        norm = get_total_norm(gradients, foreach=True).float() / max(1, tokens)
+        numbers = torch.stack([total.float(), norm])
+        torch._foreach_mul_(gradients, self._shrink(norm) / max(1, tokens))  # pyright: ignore
         present = rate(step, self._options, self._width, scale)
-        applied = math.isfinite(loss) and math.isfinite(norm)
-        if applied:
-            torch._foreach_mul_(gradients, self._shrink(norm) / max(1, tokens))  # pyright: ignore
-            set_rate(self.optimiser, present)
-            self.optimiser.step()
+        set_rate(self.optimiser, present)
+        self._apply(numbers.isfinite().all())
         self.optimiser.zero_grad(set_to_none=True)
-        return Outcome(loss, tokens, norm, present, applied)
+        return Outcome(step, batches, tokens, present, numbers)
 
     def time_update(self, batches: Sequence[Batch]) -> float:
         """Seconds a batch takes, measured without changing anything; the first batch only warms up."""
@@ -115,9 +119,17 @@ class Updater:
         loss.backward()
         return loss.detach(), tokens
 
-    def _shrink(self, norm: float) -> float:
+    def _apply(self, finite: Tensor) -> None:
+        """The optimiser's step, if it is `finite`."""
+        if self.optimiser.defaults["fused"]:
+            self.optimiser.found_inf = (~finite).float()  # pyright: ignore (how a fused optimiser is told to do nothing)
+            self.optimiser.step()
+        elif finite:
+            self.optimiser.step()
+
+    def _shrink(self, norm: Tensor) -> Tensor:
         clip = self._options.clip
-        return min(1.0, clip / (norm + 1e-6)) if clip else 1.0
+        return (clip / (norm + 1e-6)).clamp_max(1.0) if clip else torch.ones_like(norm)
 
 
 def chooses_bfloat16(options: Train, device: torch.device) -> bool:

@@ -20,7 +20,7 @@ VOCABULARY, WIDTH, BATCHES, SEED = 11, 8, 5, 7
 
 OPTIONS = {
     "max_steps": 23,
-    "rate": 0.03,
+    "rate": 0.04,
     "warmup": 3,
     "clip": 0.5,
     "accumulate": 2,
