@@ -196,7 +196,7 @@ def test_stopped_while_preparing(shop, folder):
         regard.prepare.audit_report = lambda audits: os.kill(os.getpid(), signal.SIGTERM)
 
     assert wait(fork(words, stop_in_preparation, folder / "errors")) == 75
-    assert "stopped before training began; start again with: regard train" in (folder / "errors").read_text()
+    assert "stopped before training began; go on with: regard train" in (folder / "errors").read_text()
     assert wait(fork(words, log=folder / "errors")) == 0
 
 

@@ -2,8 +2,8 @@
 
 import argparse
 
-from regard.commands.options import add_device, positive, set_threads, termination
-from regard.commands.train import add_corpus, make_options
+from regard.commands.options import positive
+from regard.commands.train import add_run, carry_out
 
 EPILOGUE = """\
 examples:
@@ -25,33 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m", "--more", action="append", default=[], metavar="MODEL", help="further teachers: an ensemble"
     )
-    add_corpus(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the run directory of the student")
     parser.add_argument("--beam", type=positive, metavar="K", help="beams of the teacher (default 5)")
     parser.add_argument("--closest", action="store_true", help="of the K best outputs the one nearest the reference")
     parser.add_argument("--mix", action="store_true", help="learn the real pairs too")
-    parser.add_argument(
-        "--allow-change", action="append", default=[], metavar="KEY", help="this option may differ on resume"
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_device(parser)
+    add_run(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Decode, then train."""
-    set_threads(arguments)
-    with termination(f"stopped before training began; go on with: {arguments.command_line}"):
-        options = make_options(arguments, distill_options(arguments))
-        from regard.pipeline import train
-
-        train(
-            options,
-            arguments.output,
-            device=arguments.device,
-            allow=arguments.allow_change,
-            quiet=arguments.quiet,
-            command=arguments.command_line,
-        )
+    carry_out(arguments, distill_options(arguments))
 
 
 def distill_options(arguments: argparse.Namespace) -> list[str]:

@@ -23,9 +23,14 @@ JSON lines with "source" and "target" (.jsonl), plain or .gz/.xz.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
     parser.epilog = EPILOGUE
+    parser.add_argument("--prepared", metavar="DIR", help="use this corpus, made by `regard prepare`")
+    add_run(parser)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """What every command that trains has."""
     add_corpus(parser)
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the run directory")
-    parser.add_argument("--prepared", metavar="DIR", help="use this corpus, made by `regard prepare`")
     parser.add_argument(
         "--allow-change", action="append", default=[], metavar="KEY", help="this option may differ on resume"
     )
@@ -42,9 +47,14 @@ def add_corpus(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train."""
+    carry_out(arguments)
+
+
+def carry_out(arguments: argparse.Namespace, more_overrides: Sequence[str] = ()) -> None:
+    """Train by the options that were given, and some more."""
     set_threads(arguments)
-    with termination(f"stopped before training began; start again with: {arguments.command_line}"):
-        options = make_options(arguments)
+    with termination(f"stopped before training began; go on with: {arguments.command_line}"):
+        options = make_options(arguments, more_overrides)
         from regard.pipeline import train
 
         train(
