@@ -8,7 +8,6 @@ import torch
 from regard.data.batch import make_batch
 from regard.errors import ConfigError
 from regard.models.base import build_model, shift_right
-from regard.nn.convolution import GatedConvolution, scale_gradient
 
 SECTION = {
     "kind": "convs2s", "width": 6, "embedding": 5, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0,
@@ -78,21 +77,6 @@ def test_decoder_follows_the_paper(model):
             x = after
         for t, vector in enumerate(x):
             torch.testing.assert_close(hidden[row, t], linear(model.decoder_out, vector))
-
-
-def test_the_encoder_gets_a_part_of_the_gradient_of_its_attentions():
-    x = torch.ones(3, requires_grad=True)
-    y = scale_gradient(x, 0.25)
-    assert torch.equal(y, x)
-    y.sum().backward()
-    assert torch.equal(x.grad, torch.full((3,), 0.25))
-
-
-def test_outputs_have_about_the_variance_of_inputs():
-    """What the start values are made for: four times the variance in, since the gate halves twice."""
-    torch.manual_seed(0)
-    found = GatedConvolution(64, 3).around(torch.randn(32, 20, 64))
-    assert 0.6 < float(found.detach().var()) < 1.4
 
 
 def test_kernels_that_see_nothing_before_are_refused():
