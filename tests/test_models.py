@@ -23,11 +23,13 @@ from regard.view.record import guess_kind, record
 
 SIZES = {
     "rnn": "width=8 embedding=8 encoder_layers=2 decoder_layers=2 dropout=0.0",
+    "bytenet": "width=8 encoder_layers=3 decoder_layers=3 dilations=2 dropout=0.0",
     "convs2s": "width=8 embedding=6 encoder_layers=2 decoder_layers=2 max_length=16 dropout=0.0",
     "transformer": "width=8 heads=2 feed_forward=12 encoder_layers=2 decoder_layers=2 max_length=16 dropout=0.0",
 }
 WIDE = {  # enough to learn four examples by heart in a few dozen steps
     "rnn": "width=32 embedding=32",
+    "bytenet": "width=32",
     "convs2s": "width=32 embedding=32",
     "transformer": "width=32 feed_forward=48",
 }
@@ -52,6 +54,16 @@ CASES = {
         "attention=concat cell=vanilla bidirectional=false input_feeding=true tie=embeddings embedding=6",
         "attention=concat cell=gru bidirectional=true input_feeding=false tie=none attention_width=5",
         "attention=concat cell=lstm bidirectional=true input_feeding=true tie=all",
+    ],
+    "bytenet": [
+        "encoder_kernel=3 decoder_kernel=3 tie=none",
+        "encoder_kernel=4 decoder_kernel=3 tie=none dilations=1 encoder_layers=4 decoder_layers=4",
+        "encoder_kernel=4 decoder_kernel=3 tie=output",
+        "encoder_kernel=3 decoder_kernel=2 tie=output decoder_layers=4 dilations=3",
+        "encoder_kernel=2 decoder_kernel=3 tie=embeddings",
+        "encoder_kernel=3 decoder_kernel=4 tie=embeddings encoder_layers=2",
+        "encoder_kernel=3 decoder_kernel=3 tie=all",
+        "encoder_kernel=5 decoder_kernel=2 tie=all dilations=3",
     ],
     "convs2s": [
         "encoder_kernel=3 decoder_kernel=3 tie=none",

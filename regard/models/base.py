@@ -28,6 +28,7 @@ from regard.nn.loss import token_loss
 # name in a recipe → "module:class", imported on use
 MODELS = {
     "rnn": "regard.models.rnn:RNN",
+    "bytenet": "regard.models.bytenet:ByteNet",
     "convs2s": "regard.models.convs2s:ConvS2S",
     "transformer": "regard.models.transformer:Transformer",
 }
