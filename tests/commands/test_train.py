@@ -116,7 +116,7 @@ def test_a_few_pairs_are_enough(call, tmp_path):
 
 
 WRONG_OPTIONS = {
-    "model.kind=telepathy": "model.kind: unknown model 'telepathy'; known: rnn, transformer",
+    "model.kind=telepathy": "model.kind: unknown model 'telepathy'; known: rnn, bytenet, convs2s, transformer",
     "model.wdith=3": "model: wdith: unknown key; did you mean 'width'?",
     "model.width=wide": "model: width: should be a valid integer",
     "model.heads=3": "cannot be divided into 3 heads",

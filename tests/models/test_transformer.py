@@ -100,5 +100,5 @@ def test_shared_embeddings_need_one_vocabulary():
 
 
 def test_unknown_model_is_an_error_that_names_the_known_ones():
-    with pytest.raises(ConfigError, match="unknown model 'lstm'; known: rnn, transformer"):
+    with pytest.raises(ConfigError, match="unknown model 'lstm'; known: rnn, bytenet, convs2s, transformer"):
         model_options({"kind": "lstm"})
