@@ -25,12 +25,12 @@ from regard.config import Distill, Run, differing
 from regard.data.batch import Hypothesis
 from regard.data.part import Part
 from regard.data.text import Pair, read_lines, write_line
-from regard.directory import hash_file, identify, read_directory, read_json, write_json
-from regard.engine.ctranslate2 import unable
+from regard.directory import find_directory, hash_file, identify, read_directory, read_json, write_json
+from regard.engine.ctranslate2 import FOLDER, unable
 from regard.errors import ConfigError, DataError, Interrupted
 from regard.metrics import bleu_metric, sentence_bleu
 from regard.origin import usable_cores
-from regard.predict import EngineName, Predictor, load, load_task
+from regard.predict import EngineName, Predictor, find_engine, load, load_task
 from regard.prepare import Say, Splitter, named
 from regard.tasks.translation import Translation
 
@@ -79,6 +79,7 @@ def distill(run: Run, directory: Path, progress: "Progress", device: str, begun:
         if not begun:
             check_unchanged(run, path, facts)
     else:
+        job |= computed_by(run.distill, device)
         part = Part(path, job, resume=True)
         decode(run, part, progress, device)
         facts = job | measure(read_records(part.path), ignores_case(run.distill))
@@ -96,6 +97,18 @@ def describe(options: Distill) -> dict[str, Any]:
         "search": options.search.model_dump(mode="json"),
         "output": options.output,
     }
+
+
+def computed_by(options: Distill, device: str) -> dict[str, Any]:
+    """The engine of the teacher, and which export: what decides about the last digits of a score."""
+    engine = choose_engine(options, device)
+    export = {"export": identify(find_directory(options.teacher[0]) / FOLDER)} if engine == "ctranslate2" else {}
+    return {"engine": engine, **export}
+
+
+def choose_engine(options: Distill, device: str) -> EngineName:
+    """The fast one where the teacher has an export that can do the search."""
+    return "torch" if unable(options.search) else find_engine(options.teacher, device)[0]
 
 
 def ignores_case(options: Distill) -> bool:
@@ -156,9 +169,9 @@ def decode(run: Run, part: Part, progress: "Progress", device: str) -> None:
 
 
 def load_teacher(options: Distill, device: str, lines: int) -> Predictor:
-    """The teacher in the fast engine where it has an export that can do the search, else in torch; on all cores."""
-    engine: EngineName = "torch" if unable(options.search) else "auto"
+    """The teacher, on all cores where it has much to do."""
     many = lines > BLOCK and device in ("auto", "cpu")
+    engine = choose_engine(options, device)
     return load(*options.teacher, device=device, engine=engine, workers=usable_cores() if many else 1)
 
 

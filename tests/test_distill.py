@@ -245,6 +245,25 @@ def test_decoded_only_once_and_only_used_as_it_was_made(shop, student, decoded, 
         distill(student, folder, progress, "cpu", begun=False)
 
 
+def test_outputs_of_two_engines_are_not_mixed(student, tmp_path, monkeypatch):
+    progress = Progress(quiet=True)
+
+    class Stop(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    monkeypatch.setattr("regard.distill.BLOCK", 30)
+    monkeypatch.setattr("regard.distill.measure", stop)
+    with pytest.raises(Stop):
+        distill(student, tmp_path, progress, "cpu", begun=False)
+    assert json.loads((tmp_path / "distilled.jsonl.part.json").read_text())["job"]["engine"] == "torch"
+    monkeypatch.setattr("regard.distill.computed_by", lambda *_: {"engine": "ctranslate2", "export": "1"})
+    with pytest.raises(ConfigError, match="made with another engine, export"):
+        distill(student, tmp_path, progress, "cpu", begun=False)
+
+
 def test_prepare_alone_has_no_teacher(student, tmp_path):
     with pytest.raises(ConfigError, match=r"\[distill\] section needs"):
         prepare(student, tmp_path / "data", lambda text: None)

@@ -167,6 +167,8 @@ def test_what_is_behind_the_mask_has_no_weight(kind, tapped):
     mask = padding_mask(LENGTHS, KEYS)
     clean = look(query, memory, mask)
     assert torch.equal(look(query, memory.masked_fill(~mask[:, :, None], 1e6), mask), clean)
+    for value in (float("nan"), float("inf")):
+        assert torch.equal(look(query, hide(memory.masked_fill(~mask[:, :, None], value), mask), mask), clean)
     assert not torch.allclose(look(query, memory, None), clean)
 
 
