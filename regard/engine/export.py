@@ -24,8 +24,17 @@ from regard.engine.native import load_model
 from regard.errors import ConfigError
 from regard.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from regard.nn.embedding import Embedding
+from regard.nn.relative import Shaw
 
 POSITIONS = 1024  # of a table that could be of any length: at least so many
+COMPUTED = {  # options of which CTranslate2 can compute these values only
+    "position_join": ("add",),
+    "positions": ("sinusoidal", "learned", "none", "shaw", "rotary"),
+    "neighbourhood": (0,),
+    "norm": ("pre", "post"),
+    "residual": (True,),
+    "self_attention": (True,),
+}
 
 
 def check_exportable(config: dict[str, Any]) -> None:
@@ -35,8 +44,13 @@ def check_exportable(config: dict[str, Any]) -> None:
     model, text = config["model"], config.get("text", {})
     if model.get("kind", "transformer") != "transformer":
         raise ConfigError(f"model.kind = '{model['kind']}': only a transformer can be exported to ctranslate2")
-    if model.get("position_join", "add") != "add":
-        raise ConfigError(f"model.position_join = '{model['position_join']}': cannot be exported to ctranslate2")
+    for option, value in model.items():
+        if option in COMPUTED and value not in COMPUTED[option]:
+            raise ConfigError(f"model.{option} = {value!r}: cannot be exported to ctranslate2")
+    if not model.get("encoder_layers", 1) or not model.get("feed_forward", 1):
+        raise ConfigError(
+            "model: a layer without feed-forward, or no encoder at all, cannot be exported to ctranslate2"
+        )
     if text.get("target") == "words":
         raise ConfigError("text.target = 'words': unknown words are copied by attention, which ctranslate2 has not")
 
@@ -75,16 +89,20 @@ def write_export(
 
 def make_spec(model: Transformer, positions: int) -> Any:
     """The model in the words of CTranslate2."""
-    from ctranslate2.specs import Activation, TransformerSpec
+    from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
     options = model.options
     activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "swiglu": Activation.SWISH}
-    spec: Any = TransformerSpec.from_config(
-        (options.encoder_layers, options.decoder_layers),
-        options.heads,
-        pre_norm=options.norm == "pre",
-        activation=activations[options.activation],
-        ffn_glu=options.activation == "swiglu",
+    same: dict[str, Any] = {
+        "pre_norm": options.norm == "pre",
+        "activation": activations[options.activation],
+        "ffn_glu": options.activation == "swiglu",
+        "relative_position": options.positions == "shaw",
+        "rotary_dim": 0 if options.positions == "rotary" else None,  # 0: of the whole width of a head
+    }
+    spec: Any = TransformerSpec(
+        TransformerEncoderSpec(options.encoder_layers, options.heads, **same),
+        TransformerDecoderSpec(options.decoder_layers, options.heads, **same),
     )
     fill_embedding(spec.encoder, spec.encoder.embeddings[0], model.source, positions)
     fill_embedding(spec.decoder, spec.decoder.embeddings, model.target, positions)
@@ -105,6 +123,8 @@ def make_spec(model: Transformer, positions: int) -> Any:
 def fill_embedding(spec: Any, tokens: Any, ours: Embedding, positions: int) -> None:
     """Token vectors, which CTranslate2 also multiplies by √D, and the table of positions."""
     tokens.weight = array(ours.tokens.weight)
+    if not hasattr(spec, "position_encodings"):  # the layers know the distances themselves
+        return
     if ours.positions is None:
         table = torch.zeros(positions, ours.tokens.embedding_dim)
     else:
@@ -115,16 +135,19 @@ def fill_embedding(spec: Any, tokens: Any, ours: Embedding, positions: int) -> N
 def fill_layer(spec: Any, ours: nn.Module) -> None:
     """One layer of the encoder or the decoder."""
     assert isinstance(ours, (EncoderLayer, DecoderLayer))
-    look = ours.self_attention
+    look, feed = ours.self_attention, ours.feed_forward
+    assert look is not None and feed is not None  # noqa: PT018
     fill_norm(spec.self_attention.layer_norm, ours.around_attention.norm)
     fill_linear(spec.self_attention.linear[0], look.query, look.memory)  # queries, keys and values in one product
     fill_linear(spec.self_attention.linear[1], look.out)
+    if isinstance(look.relation, Shaw):
+        spec.self_attention.relative_position_keys = array(look.relation.keys)
+        spec.self_attention.relative_position_values = array(look.relation.values)
     if isinstance(ours, DecoderLayer):
-        look = ours.cross_attention
+        cross = ours.cross_attention
         fill_norm(spec.attention.layer_norm, ours.around_cross.norm)
-        for place, linear in zip(spec.attention.linear, (look.query, look.memory, look.out), strict=True):
+        for place, linear in zip(spec.attention.linear, (cross.query, cross.memory, cross.out), strict=True):
             fill_linear(place, linear)
-    feed = ours.feed_forward
     fill_norm(spec.ffn.layer_norm, ours.around_feed_forward.norm)
     fill_linear(spec.ffn.linear_0, feed.inner)
     if feed.activation == "swiglu":  # gate and value are one product of ours
@@ -133,7 +156,7 @@ def fill_layer(spec: Any, ours: nn.Module) -> None:
     fill_linear(spec.ffn.linear_1, feed.outer)
 
 
-def fill_norm(spec: Any, ours: nn.Module) -> None:
+def fill_norm(spec: Any, ours: object) -> None:
     """A layer norm."""
     assert isinstance(ours, nn.LayerNorm)
     spec.gamma, spec.beta = array(ours.weight), array(ours.bias)

@@ -7,7 +7,7 @@
               both read out by  maxout(U s_t + V y_{t−1} + C c_t)
     dot, general, concat   Luong et al. 2015: the context is found with the new state.
                   s_t = f(s_{t−1}, [y_{t−1}; ŝ_{t−1}])      ŝ_t = tanh(W_c [c_t; s_t])
-              where ŝ_{t−1} enters only with input feeding.
+              where ŝ_{t−1} enters only with input feeding. With `local` only a part of the source is looked at.
 
 Differs from the papers: the GRU has torch's reset gate; Luong's decoder starts from tanh(W · last encoder
 states), since the encoder may read in both directions; dropout on embeddings, between layers and on the output.
@@ -28,6 +28,7 @@ from regard.models.base import Memory, Model, check_shared
 from regard.nn.attention import SCORES, padding_mask
 from regard.nn.blocks import Dropout
 from regard.nn.embedding import token_table
+from regard.nn.local import Local, LocalKind
 from regard.nn.recurrent import CellKind, Recurrent, RecurrentEncoder, RecurrentState
 
 Look = Callable[[Tensor], Tensor]  # queries [N,T,D] → contexts [N,T,M]
@@ -39,6 +40,7 @@ class RecurrentDecoderState:
 
     hidden: RecurrentState  # each [N,layers,D]
     feed: Float[Tensor, "N D"] | None  # ŝ of the last step, with input feeding
+    position: int = 0  # steps taken
 
 
 class RNN(Model):
@@ -54,6 +56,8 @@ class RNN(Model):
         attention: Literal["none", "additive", "dot", "general", "concat"] = "additive"
         attention_width: Count = 0  # inner width of additive and concat scores (0: width)
         input_feeding: bool = True  # Luong: the last ŝ enters the next step
+        local: LocalKind = "none"  # Luong: look only around step t (monotonic, local-m) or a predicted place (local-p)
+        local_reach: Positive = 10  # so many positions to each side (D)
         tie: Literal["none", "output", "embeddings", "all"] = "none"  # which of source, target, output share a table
         dropout: Fraction = 0.2
 
@@ -62,6 +66,8 @@ class RNN(Model):
             luong = self.attention in ("dot", "general", "concat")
             if self.tie in ("output", "all") and luong and self.embedding != self.width:
                 raise ValueError(f"tie = '{self.tie}' needs embedding = width, found {self.embedding} and {self.width}")
+            if self.local != "none" and not luong:
+                raise ValueError(f"local = '{self.local}' needs attention = dot, general or concat")
             return self
 
     def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
@@ -92,6 +98,7 @@ class RNN(Model):
         self.attention = None
         if options.attention != "none":
             self.attention = SCORES[options.attention](width, memory, options.attention_width or width)
+        self.local = None if options.local == "none" else Local(options.local, width, options.local_reach)
         if self.luong:
             self.combine = nn.Linear(memory + width, width, bias=False)
         else:
@@ -145,7 +152,7 @@ class RNN(Model):
         self, embedded: Tensor, memory: Memory, state: RecurrentDecoderState
     ) -> tuple[Tensor, Tensor, RecurrentDecoderState]:
         """Bahdanau: look with the state before the step, then step."""
-        walk, look = self.decoder.walk(embedded, state.hidden), self._reader(memory)
+        walk, look = self.decoder.walk(embedded, state.hidden), self._reader(memory, state)
         top, states, contexts = state.hidden[0][:, -1], [], []
         for step in range(embedded.size(1)):
             contexts.append(look(top[:, None])[:, 0])
@@ -158,22 +165,25 @@ class RNN(Model):
     ) -> tuple[Tensor, RecurrentDecoderState]:
         """Luong without input feeding: all steps in one call, then all contexts."""
         states, last = self.decoder(embedded, state.hidden)
-        return self._combine(states, self._reader(memory)), RecurrentDecoderState(last, None)
+        position = state.position + embedded.size(1)
+        return self._combine(states, self._reader(memory, state)), RecurrentDecoderState(last, None, position)
 
     def _fed(
         self, embedded: Tensor, memory: Memory, state: RecurrentDecoderState
     ) -> tuple[Tensor, RecurrentDecoderState]:
         """Luong with input feeding: step, look with the new state, and hand ŝ on to the next step."""
-        walk, look = self.decoder.walk(embedded, state.hidden), self._reader(memory)
+        walk, look = self.decoder.walk(embedded, state.hidden), self._reader(memory, state)
         feed, outputs = state.feed, []
         for step in range(embedded.size(1)):
             feed = self._combine(walk.step(step, feed)[:, None], look)[:, 0]  # type: ignore[arg-type]
             outputs.append(feed)
-        return torch.stack(outputs, 1), RecurrentDecoderState(walk.state, feed)
+        return torch.stack(outputs, 1), RecurrentDecoderState(walk.state, feed, state.position + embedded.size(1))
 
-    def _reader(self, memory: Memory) -> Look:
+    def _reader(self, memory: Memory, state: RecurrentDecoderState) -> Look:
         assert self.attention is not None
-        return self.attention.over(*memory.projected[0], memory.mask)
+        if self.local is None:
+            return self.attention.over(*memory.projected[0], memory.mask)
+        return self.local.over(self.attention, *memory.projected[0], memory.mask, state.position)
 
     def _combine(self, states: Float[Tensor, "N T D"], look: Look) -> Float[Tensor, "N T D"]:
         """ŝ = tanh(W_c [c; s])."""

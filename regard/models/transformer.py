@@ -7,12 +7,13 @@ computed at once and the path between any two positions has length one.
     decoder layer   x ← x + MaskedSelfAttention(x);   x ← x + CrossAttention(x, memory);   x ← x + FeedForward(x)
 
 with dropout on each sub-layer's output and layer norm after each sum (post, the paper) or before each
-sub-layer (pre). Differs from the paper by option only: pre-norm, GELU/SwiGLU, learned or concatenated
-positions, untied embeddings, separate depths.
+sub-layer (pre). Differs from the paper by option only: pre-norm, GELU/SwiGLU, learned, concatenated or relative
+positions, self-attention restricted to a neighbourhood (section 4), shared layers, untied embeddings, separate depths.
+Self-attention, feed-forward, residuals and norms can be left out, to see what each is worth.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from jaxtyping import Float, Int
 from pydantic import model_validator
@@ -21,9 +22,11 @@ from torch import Tensor, nn
 from regard.config import Count, Fraction, Options, Positive
 from regard.data.batch import Batch
 from regard.models.base import Memory, Model, check_shared
-from regard.nn.attention import Cache, MultiHead, causal, hide, padding_mask
-from regard.nn.blocks import Activation, FeedForward, Residual
-from regard.nn.embedding import Embedding, PositionJoin, PositionKind, token_table
+from regard.nn.attention import MultiHead, hide, padding_mask
+from regard.nn.blocks import Activation, FeedForward, Norm, Residual, Skip
+from regard.nn.embedding import Embedding, PositionJoin, token_table
+from regard.nn.relative import RelationKind, make_relation
+from regard.nn.self_attention import Cache, SelfAttention
 
 
 class EncoderLayer(nn.Module):
@@ -31,12 +34,17 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, options: "Transformer.Config") -> None:
         super().__init__()
-        self.self_attention = MultiHead(options.width, options.heads, options.attention_dropout)
+        self.self_attention = make_self_attention(options, causal=False)
+        self.around_attention = make_residual(options, self.self_attention)
         self.feed_forward = make_feed_forward(options)
-        self.around_attention, self.around_feed_forward = make_residuals(options, 2)
+        self.around_feed_forward = make_residual(options, self.feed_forward)
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Tensor) -> Float[Tensor, "B S D"]:
-        x = self.around_attention(x, lambda y: self.self_attention(y, *self.self_attention.project(y), mask))
+        def look_around(y: Tensor) -> Tensor:
+            assert self.self_attention is not None
+            return self.self_attention(y, mask)[0]
+
+        x = self.around_attention(x, look_around)
         return self.around_feed_forward(x, self.feed_forward)
 
 
@@ -45,39 +53,62 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, options: "Transformer.Config") -> None:
         super().__init__()
-        self.self_attention = MultiHead(options.width, options.heads, options.attention_dropout)
+        self.self_attention = make_self_attention(options, causal=True)
+        self.around_attention = make_residual(options, self.self_attention)
         self.cross_attention = MultiHead(options.width, options.heads, options.attention_dropout)
+        self.around_cross = make_residual(options, self.cross_attention)
         self.feed_forward = make_feed_forward(options)
-        self.around_attention, self.around_cross, self.around_feed_forward = make_residuals(options, 3)
+        self.around_feed_forward = make_residual(options, self.feed_forward)
 
     def forward(
         self, x: Float[Tensor, "N T D"], keys: Tensor, values: Tensor, mask: Tensor, cache: Cache | None
     ) -> tuple[Float[Tensor, "N T D"], Cache | None]:
-        kept = cache
-
         def look_back(y: Tensor) -> Tensor:
-            nonlocal kept
-            own_keys, own_values = self.self_attention.project(y)
-            if kept is not None:
-                kept = kept.append(own_keys, own_values)
-                own_keys, own_values = kept.filled()
-            steps = y.size(1)
-            pattern = causal(steps, own_keys.size(2), y.device) if steps > 1 else None
-            return self.self_attention(y, own_keys, own_values, None, pattern)
+            nonlocal cache
+            assert self.self_attention is not None
+            y, cache = self.self_attention(y, None, cache)
+            return y
 
         x = self.around_attention(x, look_back)
         x = self.around_cross(x, lambda y: self.cross_attention(y, keys, values, mask))
-        return self.around_feed_forward(x, self.feed_forward), kept
+        return self.around_feed_forward(x, self.feed_forward), cache
 
 
-def make_feed_forward(options: "Transformer.Config") -> FeedForward:
-    """The feed-forward block of a layer."""
+def make_self_attention(options: "Transformer.Config", causal: bool) -> SelfAttention | None:
+    """The self-attention of a layer, if there is one."""
+    if not options.self_attention:
+        return None
+    relation = make_relation(options.positions, options.width, options.heads, options.relative_limit)
+    return SelfAttention(
+        options.width,
+        options.heads,
+        options.attention_dropout,
+        causal=causal,
+        radius=options.neighbourhood // 2,
+        relation=relation,
+    )
+
+
+def make_feed_forward(options: "Transformer.Config") -> FeedForward | None:
+    """The feed-forward block of a layer, if there is one."""
+    if not options.feed_forward:
+        return None
     return FeedForward(options.width, options.feed_forward, options.activation, options.activation_dropout)
 
 
-def make_residuals(options: "Transformer.Config", number: int) -> list[Residual]:
-    """The residual connections around the sub-layers of a layer."""
-    return [Residual(options.width, options.norm, options.dropout) for _ in range(number)]
+def make_residual(options: "Transformer.Config", sublayer: nn.Module | None) -> Residual | Skip:
+    """The residual connection around a sub-layer; where there is none, nothing happens."""
+    return Residual(options.width, options.norm, options.dropout, options.residual) if sublayer else Skip()
+
+
+def make_layers(kind: type[nn.Module], number: int, options: "Transformer.Config") -> nn.ModuleList:
+    """A stack of layers, all with the weights of the first if they are shared (Dehghani 2019)."""
+    layers = nn.ModuleList(kind(options) for _ in range(number))
+    for layer in layers[1:] if options.share_layers else ():
+        for name, weight in layers[0].named_parameters():
+            module, _, last = name.rpartition(".")
+            setattr(layer.get_submodule(module), last, weight)
+    return layers
 
 
 @dataclass
@@ -94,12 +125,18 @@ class Transformer(Model):
     class Config(Options):
         width: Positive = 256  # of every vector between layers (d_model)
         heads: Positive = 4
-        encoder_layers: Positive = 3
+        encoder_layers: Count = 3  # 0: the decoder looks at the embeddings themselves
         decoder_layers: Positive = 3
-        feed_forward: Positive = 1024  # inner width (d_ff)
+        share_layers: bool = False  # one layer's weights at every depth, as in the Universal Transformer
+        self_attention: bool = True  # without it the layers only look from target to source
+        neighbourhood: Count = 0  # self-attention reaches r/2 positions to each side, at linear cost (0: all)
+        feed_forward: Count = 1024  # inner width (d_ff); 0: no feed-forward
         activation: Activation = "relu"
-        norm: Literal["pre", "post"] = "pre"  # pre trains without warm-up troubles, post is the paper's
-        positions: PositionKind = "sinusoidal"
+        residual: bool = True
+        norm: Norm = "pre"  # pre trains without warm-up troubles, post is the paper's
+        # added to the embeddings (sinusoidal, learned), or known to self-attention only (the last four)
+        positions: Literal["sinusoidal", "learned", "none", "shaw", "transformer_xl", "rotary", "alibi"] = "sinusoidal"
+        relative_limit: Positive = 16  # with "shaw": farther apart counts as this far
         position_join: PositionJoin = "add"
         position_width: Count = 0  # with "concatenate": how much of width is for the position (0: an eighth)
         max_length: Positive = 512  # with "learned": positions in the table
@@ -115,10 +152,21 @@ class Transformer(Model):
             if self.position_join == "concatenate":
                 if self.tie in ("output", "all"):
                     raise ValueError("concatenated positions make embeddings narrower: tie must be none or embeddings")
-                if self.positions == "none":
-                    raise ValueError("position_join = 'concatenate' needs positions")
+                if self.positions not in ("sinusoidal", "learned"):
+                    raise ValueError("position_join = 'concatenate' needs positions = 'sinusoidal' or 'learned'")
                 if self.position_width >= self.width:
                     raise ValueError(f"position_width must be below width ({self.width})")
+            if self.positions == "rotary" and self.width // self.heads % 2:
+                raise ValueError(
+                    f"rotary positions turn pairs: the width of a head ({self.width // self.heads}) is odd"
+                )
+            if self.neighbourhood % 2:
+                raise ValueError(f"neighbourhood reaches r/2 to each side: {self.neighbourhood} is odd")
+            if not self.self_attention:
+                if self.neighbourhood or self.positions in get_args(RelationKind):
+                    raise ValueError("neighbourhood and relative positions need self_attention = true")
+                if self.encoder_layers and not self.feed_forward:
+                    raise ValueError("an encoder layer needs self_attention or feed_forward, or encoder_layers = 0")
             return self
 
     def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
@@ -133,8 +181,8 @@ class Transformer(Model):
         target = source if shared else token_table(target_vocabulary, width)
         self.source = self._embedding(source)
         self.target = self._embedding(target)
-        self.encoder = nn.ModuleList(EncoderLayer(options) for _ in range(options.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(options) for _ in range(options.decoder_layers))
+        self.encoder = make_layers(EncoderLayer, options.encoder_layers, options)
+        self.decoder = make_layers(DecoderLayer, options.decoder_layers, options)
         pre = options.norm == "pre"
         self.encoder_norm = nn.LayerNorm(options.width) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(options.width) if pre else nn.Identity()
@@ -145,9 +193,8 @@ class Transformer(Model):
 
     def _embedding(self, table: nn.Embedding) -> Embedding:
         options = self.options
-        return Embedding(
-            table, options.width, options.positions, options.position_join, options.max_length, options.dropout
-        )
+        absolute = options.positions if options.positions in ("sinusoidal", "learned") else "none"
+        return Embedding(table, options.width, absolute, options.position_join, options.max_length, options.dropout)
 
     def encode(self, batch: Batch) -> Memory:
         mask = padding_mask(batch.source_length, batch.source.size(1))
@@ -155,7 +202,8 @@ class Transformer(Model):
         for layer in self.encoder:
             x = layer(x, mask)
         x = self.encoder_norm(x)
-        return Memory(x, mask, tuple(layer.cross_attention.project(x) for layer in self.decoder))  # type: ignore[operator]
+        own = self.decoder[:1] if self.options.share_layers else self.decoder  # layers with weights of their own
+        return Memory(x, mask, tuple(layer.cross_attention.project(x) for layer in own))  # type: ignore[operator]
 
     def start(self, memory: Memory) -> TransformerState:
         rows, heads = len(memory.values), self.options.heads
@@ -168,7 +216,7 @@ class Transformer(Model):
         x = self.target(tokens, state.position if state else 0)
         caches: list[Cache | None] = [*state.caches] if state else [None] * len(self.decoder)
         for number, layer in enumerate(self.decoder):
-            keys, values = memory.projected[number]
+            keys, values = memory.projected[number % len(memory.projected)]
             x, caches[number] = layer(x, keys, values, memory.mask, caches[number])
         after = TransformerState(tuple(caches), state.position + tokens.size(1)) if state else None  # type: ignore[arg-type]
         return self.decoder_norm(x), after

@@ -17,7 +17,6 @@ positions, so the memory is never copied.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -28,17 +27,6 @@ from torch import Tensor, nn
 def padding_mask(lengths: Tensor, size: int) -> Bool[Tensor, "B S"]:
     """True at the real positions of rows of the given lengths."""
     return torch.arange(size, device=lengths.device) < lengths[:, None]
-
-
-def causal(queries: int, keys: int, device: torch.device | None = None) -> Bool[Tensor, "T S"]:
-    """True where a query may look back; the last query stands at the last key."""
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
-
-
-def window(queries: int, keys: int, radius: int, device: torch.device | None = None) -> Bool[Tensor, "T S"]:
-    """True within `radius` positions on either side; the last query stands at the last key."""
-    ones = torch.ones(queries, keys, dtype=torch.bool, device=device)
-    return ones.tril(keys - queries + radius).triu(keys - queries - radius)
 
 
 def masked_softmax(scores: Float[Tensor, "*B T S"], allowed: Tensor | None) -> Float[Tensor, "*B T S"]:
@@ -87,12 +75,18 @@ class Attention(nn.Module):
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, pattern: Tensor | None = None
     ) -> Tensor:
         """Mask, softmax, tap, weighted sum."""
-        allowed = combine(mask, pattern, self.heads)
-        weights = masked_softmax(self.scores(query, keys), allowed)
+        return self.gather(masked_softmax(self.scores(query, keys), combine(mask, pattern, self.heads)), values)
+
+    def gather(self, weights: Float[Tensor, "*B T S"], values: Tensor) -> Tensor:
+        """Tap, dropout, and what the weights make of the values."""
         if self.tap is not None:
             self.tap(weights if self.heads else weights.unsqueeze(1))
         if self.training and self.dropout:
             weights = F.dropout(weights, self.dropout)
+        return self.weigh(weights, values)
+
+    def weigh(self, weights: Float[Tensor, "*B T S"], values: Tensor) -> Tensor:
+        """The weighted sum."""
         return weights @ values
 
 
@@ -171,44 +165,6 @@ class General(Attention):
 SCORES = {"additive": Additive, "dot": Dot, "general": General, "concat": Concat}
 
 
-@dataclass
-class Cache:
-    """Keys and values of the positions decoded so far, in buffers that double when full.
-
-    `append` writes into the buffer, so a cache belongs to one continuation: branch with `select`.
-    """
-
-    keys: Tensor  # [N,H,C,d], the first `length` positions are filled
-    values: Tensor
-    length: int
-
-    def append(self, keys: Tensor, values: Tensor) -> "Cache":
-        """The cache with T more positions [N,H,T,d]."""
-        total = self.length + keys.size(2)
-        old_keys, old_values = self.keys, self.values
-        if total > old_keys.size(2):
-            size = max(total, 2 * self.length, 16)
-            old_keys = keys.new_zeros(*keys.shape[:2], size, keys.size(3))
-            old_values = old_keys.clone()
-            old_keys[:, :, : self.length] = self.keys[:, :, : self.length]
-            old_values[:, :, : self.length] = self.values[:, :, : self.length]
-        old_keys[:, :, self.length : total] = keys
-        old_values[:, :, self.length : total] = values
-        return Cache(old_keys, old_values, total)
-
-    def select(self, rows: Tensor) -> "Cache":
-        """The named rows, copying only what is filled."""
-        return Cache(
-            self.keys[:, :, : self.length].index_select(0, rows),
-            self.values[:, :, : self.length].index_select(0, rows),
-            self.length,
-        )
-
-    def filled(self) -> tuple[Tensor, Tensor]:
-        """Keys and values of the filled positions."""
-        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
-
-
 class MultiHead(Attention):
     """Vaswani et al. 2017, section 3.2: H scaled dot products side by side.
 
@@ -217,6 +173,8 @@ class MultiHead(Attention):
     With no tap set the fused kernel of torch is taken, except for the steps of a search; a test holds both paths
     equal.
     """
+
+    fused: bool = True  # nothing is added to the scores that the kernel does not know of
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0, memory: int = 0) -> None:
         super().__init__()
@@ -263,7 +221,7 @@ class MultiHead(Attention):
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, pattern: Tensor | None = None
     ) -> Tensor:
         stepping = not torch.is_grad_enabled() and mask is not None and query.size(-2) < keys.size(-2)
-        if self.tap is not None or stepping:  # for few queries at a time plain products are faster
+        if self.tap is not None or stepping or not self.fused:  # for few queries at a time plain products are faster
             return super().attend(query, keys, values, mask, pattern)
         dropout = self.dropout if self.training else 0.0
         return F.scaled_dot_product_attention(

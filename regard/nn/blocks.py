@@ -73,19 +73,31 @@ class FeedForward(nn.Module):
         return self.outer(self.dropout(inner))
 
 
+Norm = Literal["pre", "post", "none"]
+
+
 class Residual(nn.Module):
     """A sub-layer with residual connection, dropout and layer norm: after the sum, or before the sub-layer.
 
     post (Vaswani 2017): norm(x + drop(f(x)))        pre (Wang 2019): x + drop(f(norm(x)))
+    Without the residual connection there is no x in the sum.
     """
 
-    def __init__(self, width: int, norm: Literal["pre", "post"], dropout: float) -> None:
+    def __init__(self, width: int, norm: Norm, dropout: float, residual: bool = True) -> None:
         super().__init__()
         self.pre = norm == "pre"
-        self.norm = nn.LayerNorm(width)
+        self.residual = residual
+        self.norm = nn.Identity() if norm == "none" else nn.LayerNorm(width)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B T D"]:
-        if self.pre:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+        y = self.dropout(sublayer(self.norm(x) if self.pre else x))
+        y = x + y if self.residual else y
+        return y if self.pre else self.norm(y)
+
+
+class Skip(nn.Module):
+    """In the place of the residual connection around a sub-layer that is not there."""
+
+    def forward(self, x: Float[Tensor, "B T D"], sublayer: object) -> Float[Tensor, "B T D"]:
+        return x

@@ -11,10 +11,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
-def sinusoidal(length: int, width: int) -> Float[Tensor, "T D"]:
-    """The table of sines and cosines, computed in double precision."""
-    position = torch.arange(length, dtype=torch.float64)[:, None]
-    angle = position * torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
+def angles(position: Tensor, width: int) -> Float[Tensor, "T half"]:
+    """t / 10000^(2i/D) of each position, in double precision."""
+    return position.double()[:, None] * torch.exp(
+        torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width)
+    )
+
+
+def sinusoidal(length: int, width: int, first: int = 0) -> Float[Tensor, "T D"]:
+    """The table of sines and cosines of the positions first, first + 1, …"""
+    angle = angles(torch.arange(first, first + length), width)
     table = torch.empty(length, width, dtype=torch.float64)
     table[:, 0::2] = angle.sin()
     table[:, 1::2] = angle.cos()[:, : width // 2]

@@ -60,7 +60,8 @@ class Validator:
             state.window = [*state.window, name][-self._options.average :]
         state.last = validation.record()
         state.validated_at = state.step
-        if improved:
+        tied = state.best is not None and value == state.best_value and validation.loss < state.best["loss"]
+        if improved or tied:  # of equally good weights the more certain ones
             state.best, state.best_value, state.best_step = state.last, float(value), state.step
             state.best_weights = f"best-step-{state.step:08d}"
             self._snapshots.add(state.best_weights, weights)

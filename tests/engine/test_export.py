@@ -17,14 +17,17 @@ FORMS = {
     "norm": ["pre", "post"],
     "activation": ["relu", "gelu", "swiglu"],
     "tie": ["none", "output", "embeddings", "all"],
-    "positions": ["sinusoidal", "learned", "none"],
+    "positions": ["sinusoidal", "learned", "none", "shaw", "rotary"],
+    "share_layers": [False, True],
 }
 CASES = [dict(zip(FORMS, values, strict=True)) for values in itertools.product(*FORMS.values())]
 
 
-@pytest.mark.parametrize("form", CASES[::5], ids=lambda form: "-".join(form.values()))  # every value, most pairs
+@pytest.mark.parametrize(
+    "form", CASES[::7], ids=lambda form: "-".join(map(str, form.values()))
+)  # every value, most pairs
 def test_every_form_gives_the_outputs_of_torch(exported, unchecked, form):
-    ours, fast = exported(SIZE | form | {"max_length": 40}, CASES.index(form))
+    ours, fast = exported(SIZE | form | {"max_length": 40, "relative_limit": 2}, CASES.index(form))
     for options in (Search(method="greedy", maximum_length=12), Search(stop="count", beam=3, maximum_length=12)):
         for one, other in zip(ours.search(SOURCES, options), fast.search(SOURCES, options), strict=True):
             assert one[0].ids == other[0].ids
@@ -35,7 +38,7 @@ def test_every_form_gives_the_outputs_of_torch(exported, unchecked, form):
 
 def test_the_cases_have_every_value():
     for key, values in FORMS.items():
-        assert {form[key] for form in CASES[::5]} == set(values)
+        assert {form[key] for form in CASES[::7]} == set(values)
 
 
 def test_the_learned_table_is_the_limit(exported):
@@ -58,6 +61,14 @@ def test_the_sinusoidal_table_is_as_long_as_outputs_may_get(exported):
     [
         ({"model": {"kind": "rnn"}}, r"model\.kind = 'rnn'"),
         ({"model": SIZE | {"position_join": "concatenate"}}, r"model\.position_join = 'concatenate'"),
+        ({"model": SIZE | {"positions": "transformer_xl"}}, r"model\.positions = 'transformer_xl'"),
+        ({"model": SIZE | {"positions": "alibi"}}, r"model\.positions = 'alibi'"),
+        ({"model": SIZE | {"neighbourhood": 4}}, r"model\.neighbourhood = 4"),
+        ({"model": SIZE | {"norm": "none"}}, r"model\.norm = 'none'"),
+        ({"model": SIZE | {"residual": False}}, r"model\.residual = False"),
+        ({"model": SIZE | {"self_attention": False}}, r"model\.self_attention = False"),
+        ({"model": SIZE | {"feed_forward": 0}}, "without feed-forward"),
+        ({"model": SIZE | {"encoder_layers": 0}}, "no encoder"),
         ({"text": {"target": "words"}}, r"text\.target = 'words'"),
     ],
 )

@@ -85,7 +85,12 @@ def test_cross_attention_keys_are_projected_once(tiny_model):
         ({"position_join": "concatenate", "tie": "none", "positions": "none"}, "needs positions"),
         ({"position_join": "concatenate", "tie": "none", "position_width": 8}, "must be below width"),
         ({"activation": "tanh"}, "activation"),
-        ({"layers": 3}, "did you mean 'encoder_layers'"),
+        ({"encoder_layer": 3}, "did you mean 'encoder_layers'"),
+        ({"width": 6, "positions": "rotary"}, r"the width of a head \(3\) is odd"),
+        ({"neighbourhood": 3}, "3 is odd"),
+        ({"self_attention": False, "neighbourhood": 4}, "need self_attention"),
+        ({"self_attention": False, "positions": "shaw"}, "need self_attention"),
+        ({"self_attention": False, "feed_forward": 0}, "needs self_attention or feed_forward"),
         ({"dropout": 1.0}, "dropout"),
     ],
 )

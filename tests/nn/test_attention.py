@@ -11,17 +11,15 @@ from regard.nn.attention import (
     SCORES,
     Additive,
     Attention,
-    Cache,
     Concat,
     Dot,
     General,
     MultiHead,
-    causal,
     hide,
     masked_softmax,
     padding_mask,
-    window,
 )
+from regard.nn.self_attention import band
 
 QUERIES, KEYS, WIDTH, MEMORY = 3, 5, 6, 4
 LENGTHS = torch.tensor([5, 1, 3])
@@ -29,6 +27,11 @@ LENGTHS = torch.tensor([5, 1, 3])
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def causal(queries: int, keys: int) -> torch.Tensor:
+    """The last query stands at the last key."""
+    return band(queries, keys, keys - queries, keys, 0)
 
 
 # Scores against the papers' formulas, written as loops
@@ -96,16 +99,6 @@ def test_the_base_class_has_no_score():
 
 def test_padding_mask_is_true_at_real_positions():
     assert padding_mask(torch.tensor([2, 0, 3]), 3).tolist() == [[True, True, False], [False] * 3, [True] * 3]
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(4, 4), (2, 5), (1, 3)])
-def test_causal_and_window_are_aligned_at_the_end(queries, keys):
-    """The last query stands at the last key, as when a few words follow a cache."""
-    places = [keys - queries + step for step in range(queries)]
-    assert causal(queries, keys).tolist() == [[key <= place for key in range(keys)] for place in places]
-    for radius in (0, 1, 2):
-        wanted = [[abs(key - place) <= radius for key in range(keys)] for place in places]
-        assert window(queries, keys, radius).tolist() == wanted
 
 
 def test_masked_softmax_is_exact_zero_outside_and_for_empty_rows():
@@ -247,7 +240,8 @@ def test_multi_head_equals_torch(heads, masks, tapped):
     attention = loud(MultiHead(8, heads, memory=memory_width))
     query, memory = randn(3, 5, 8), randn(3, KEYS, memory_width, seed=1)
     mask = padding_mask(LENGTHS, KEYS) if masks in ("padding", "both") else None
-    pattern = {"causal": causal(5, KEYS), "both": causal(5, KEYS), "window": window(5, KEYS, 1)}.get(masks)
+    near = band(5, KEYS, KEYS - 5, 1, 1)
+    pattern = {"causal": causal(5, KEYS), "both": causal(5, KEYS), "window": near}.get(masks)
     wanted, wanted_weights = theirs(attention, query, memory, mask, pattern)
     seen = []
     attention.tap = seen.append if tapped else None
@@ -383,40 +377,3 @@ def test_whole_model_equals_torch(norm):
         )
     wanted = hidden @ ours.target.tokens.weight.t()
     torch.testing.assert_close(ours(batch), wanted, atol=1e-5, rtol=1e-5)
-
-
-# The cache
-
-
-def empty_cache(rows: int = 2) -> Cache:
-    return Cache(torch.zeros(rows, 2, 0, 4), torch.zeros(rows, 2, 0, 4), 0)
-
-
-@pytest.mark.parametrize("parts", [[1] * 40, [20, 1, 1, 18], [16, 1, 23], [40]])
-def test_cache_keeps_what_is_appended(parts):
-    keys, values = randn(2, 2, 40, 4), randn(2, 2, 40, 4, seed=1)
-    cache, done, sizes = empty_cache(), 0, set()
-    for part in parts:
-        cache = cache.append(keys[:, :, done : done + part], values[:, :, done : done + part])
-        done += part
-        assert cache.length == done
-        sizes.add(cache.keys.size(2))
-        for filled, wanted in zip(cache.filled(), (keys, values), strict=True):
-            assert torch.equal(filled, wanted[:, :, :done])
-    assert len(sizes) <= 4  # it doubles, so that growing costs little
-
-
-def test_selected_rows_of_a_cache_are_a_copy():
-    keys, values = randn(3, 2, 5, 4), randn(3, 2, 5, 4, seed=1)
-    cache = empty_cache(3).append(keys, values)
-    rows = torch.tensor([2, 0, 0, 1])
-    some, same = cache.select(rows), cache.select(rows)
-    assert torch.equal(some.filled()[0], keys[rows])
-    assert torch.equal(some.filled()[1], values[rows])
-    assert some.keys.size(2) == 5  # only what is filled is copied
-    more = some.append(torch.ones(4, 2, 1, 4), torch.ones(4, 2, 1, 4))
-    assert torch.equal(more.filled()[0][:, :, :5], keys[rows])
-    assert (more.filled()[1][:, :, 5] == 1).all()
-    same.append(torch.zeros(4, 2, 1, 4), torch.zeros(4, 2, 1, 4))
-    assert (more.filled()[0][:, :, 5] == 1).all()
-    assert torch.equal(cache.filled()[0], keys)

@@ -51,6 +51,20 @@ def test_early_stopping_and_best(tmp_path, higher, values, best):
     ]
 
 
+def test_of_equally_good_weights_the_more_certain_ones_are_kept(tmp_path):
+    """But that is no progress: patience counts on."""
+    seen = []
+
+    def look(model, stop):
+        seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return Validation([2.0, 1.0, 1.5, 0.5][len(seen) - 1], 2.0, {"score": 1.0})
+
+    options = {**PLAIN, "patience": 3, "validate_every": 1}
+    result = trainer(tmp_path, look=look, goal=Goal("score", True), **options).run()
+    assert (result.steps, result.best_step, result.reason) == (4, 4, "patience")
+    assert weights_equal(result.weights, seen[3])
+
+
 def test_keep_last_takes_the_last(tmp_path):
     look, seen = script([0.9, 0.1])
     result = trainer(tmp_path, look=look, keep="last", max_steps=6, **PLAIN).run()
