@@ -35,8 +35,8 @@ class EncoderLayer(nn.Module):
     def __init__(self, options: "Transformer.Config") -> None:
         super().__init__()
         self.self_attention = make_self_attention(options, causal=False)
-        self.around_attention = make_residual(options, self.self_attention)
         self.feed_forward = make_feed_forward(options)
+        self.around_attention = make_residual(options, self.self_attention)
         self.around_feed_forward = make_residual(options, self.feed_forward)
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Tensor) -> Float[Tensor, "B S D"]:
@@ -54,10 +54,10 @@ class DecoderLayer(nn.Module):
     def __init__(self, options: "Transformer.Config") -> None:
         super().__init__()
         self.self_attention = make_self_attention(options, causal=True)
-        self.around_attention = make_residual(options, self.self_attention)
         self.cross_attention = MultiHead(options.width, options.heads, options.attention_dropout)
-        self.around_cross = make_residual(options, self.cross_attention)
         self.feed_forward = make_feed_forward(options)
+        self.around_attention = make_residual(options, self.self_attention)
+        self.around_cross = make_residual(options, self.cross_attention)
         self.around_feed_forward = make_residual(options, self.feed_forward)
 
     def forward(
