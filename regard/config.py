@@ -93,9 +93,11 @@ class Train(Options):
     max_steps: Count = 10_000  # updates (0: no limit)
     max_epochs: Count = 0  # passes over the data (0: no limit)
     max_minutes: Annotated[float, Field(ge=0)] = 0  # training time over all sittings (0: no limit)
-    optimiser: Literal["adam", "adamw"] = "adam"
-    betas: tuple[Fraction, Fraction] = (0.9, 0.98)
-    epsilon: Annotated[float, Field(gt=0)] = 1e-9
+    optimiser: Literal["adam", "adamw", "sgd", "nesterov", "adadelta"] = "adam"
+    betas: tuple[Fraction, Fraction] = (0.9, 0.98)  # of adam and adamw
+    epsilon: Annotated[float, Field(gt=0)] = 1e-9  # of adam, adamw and adadelta
+    momentum: Fraction = 0.0  # of sgd and nesterov
+    decay: Fraction = 0.95  # of the averages of adadelta (ρ)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     schedule: Literal["noam", "inverse_sqrt", "cosine", "plateau", "constant"] = "inverse_sqrt"
     rate: Annotated[float, Field(gt=0)] = 1e-3  # peak learning rate; for noam the factor before d_model^-0.5
@@ -120,6 +122,12 @@ class Train(Options):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
     tensorboard: bool = False  # also write TensorBoard files (extra `track`)
+
+    @model_validator(mode="after")
+    def _check(self) -> "Train":
+        if self.optimiser == "nesterov" and not self.momentum:
+            raise ValueError("optimiser = 'nesterov' needs momentum above 0")
+        return self
 
 
 class Search(Options):

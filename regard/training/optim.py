@@ -7,6 +7,7 @@ A schedule is a pure function of the step (counted from 1), so that a resumed ru
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ def rate(step: int, options: Train, width: int, scale: float = 1.0) -> float:
 
 
 def make_optimiser(model: nn.Module, options: Train) -> torch.optim.Optimizer:
-    """Adam or AdamW, fused where the device can; biases, norms and other vectors are not decayed."""
+    """The optimiser, fused where it and the device can; biases, norms and other vectors are not decayed."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise ConfigError("the model has no parameters to train")
@@ -42,11 +43,22 @@ def make_optimiser(model: nn.Module, options: Train) -> torch.optim.Optimizer:
         {"params": [item for item in parameters if item.dim() <= 1], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    kind = torch.optim.AdamW if options.optimiser == "adamw" else torch.optim.Adam
+    if options.optimiser == "adadelta":  # has no fused kernel
+        return torch.optim.Adadelta(groups, lr=options.rate, rho=options.decay, eps=options.epsilon)
+    if options.optimiser in ("sgd", "nesterov"):
+        kind = torch.optim.SGD
+        own: dict[str, Any] = {"momentum": options.momentum, "nesterov": options.optimiser == "nesterov"}
+    else:
+        kind = torch.optim.AdamW if options.optimiser == "adamw" else torch.optim.Adam
+        own = {"betas": options.betas, "eps": options.epsilon}
     try:
-        return kind(groups, lr=options.rate, betas=options.betas, eps=options.epsilon, fused=True)
+        optimiser = kind(groups, lr=options.rate, fused=True, **own)
     except RuntimeError:  # this device or type has no fused kernel
-        return kind(groups, lr=options.rate, betas=options.betas, eps=options.epsilon)
+        optimiser = kind(groups, lr=options.rate, **own)
+    if own.get("momentum"):  # zeros, since a first step that is skipped would leave them undefined
+        for parameter in parameters:
+            optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter, requires_grad=False)
+    return optimiser
 
 
 def set_rate(optimiser: torch.optim.Optimizer, value: float) -> None:

@@ -121,7 +121,7 @@ class Updater:
 
     def _apply(self, finite: Tensor) -> None:
         """The optimiser's step, if it is `finite`."""
-        if self.optimiser.defaults["fused"]:
+        if self.optimiser.defaults.get("fused"):
             self.optimiser.found_inf = (~finite).float()  # pyright: ignore (how a fused optimiser is told to do nothing)
             self.optimiser.step()
         elif finite:

@@ -65,6 +65,49 @@ def test_only_matrices_decay(name, kind):
     assert optimiser.defaults["fused"]
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_is_that_of_the_papers(nesterov):
+    """v ← μ v + g;  w ← w − ε v, or with Nesterov's look ahead  w − ε (g + μ v)."""
+    name = "nesterov" if nesterov else "sgd"
+    model = nn.Linear(3, 1, bias=False)
+    optimiser = make_optimiser(model, Train(optimiser=name, momentum=0.9, rate=0.1))
+    weight, speed = model.weight.detach().clone(), torch.zeros(1, 3)
+    for step in range(4):
+        gradient = torch.tensor([[1.0, -2.0, step]])
+        model.weight.grad = gradient.clone()
+        optimiser.step()
+        speed = 0.9 * speed + gradient
+        weight -= 0.1 * (gradient + 0.9 * speed if nesterov else speed)
+        torch.testing.assert_close(model.weight.detach(), weight)
+
+
+def test_a_first_step_that_is_skipped_leaves_no_momentum():
+    model = nn.Linear(3, 1, bias=False)
+    optimiser = make_optimiser(model, Train(optimiser="nesterov", momentum=0.9, rate=0.1))
+    before = model.weight.detach().clone()
+    model.weight.grad = torch.full((1, 3), math.nan)
+    optimiser.found_inf = torch.ones(())
+    optimiser.step()
+    assert torch.equal(model.weight, before)
+    assert not optimiser.state[model.weight]["momentum_buffer"].any()
+
+
+def test_adadelta_is_that_of_the_paper():
+    """Zeiler 2012: E[g²], then w ← w − √(E[Δ²] + ε) / √(E[g²] + ε) · g, then E[Δ²]."""
+    model = nn.Linear(2, 1, bias=False)
+    optimiser = make_optimiser(model, Train(optimiser="adadelta", decay=0.95, epsilon=1e-6, rate=1.0))
+    weight, squares, changes = model.weight.detach().clone(), torch.zeros(1, 2), torch.zeros(1, 2)
+    for step in range(4):
+        gradient = torch.tensor([[1.0, -2.0 - step]])
+        model.weight.grad = gradient.clone()
+        optimiser.step()
+        squares = 0.95 * squares + 0.05 * gradient**2
+        change = (changes + 1e-6).sqrt() / (squares + 1e-6).sqrt() * gradient
+        changes = 0.95 * changes + 0.05 * change**2
+        weight -= change
+        torch.testing.assert_close(model.weight.detach(), weight)
+
+
 def test_nothing_to_train_is_told():
     with pytest.raises(ConfigError, match="no parameters"):
         make_optimiser(nn.Linear(2, 2).requires_grad_(False), Train())
@@ -77,20 +120,31 @@ def step_once(model, optimiser, seed):
     optimiser.step()
 
 
-def test_state_comes_back_bit_identical():
+KEPT = {
+    "adam": {"step", "exp_avg", "exp_avg_sq"},
+    "adamw": {"step", "exp_avg", "exp_avg_sq"},
+    "sgd": {"momentum_buffer"},
+    "nesterov": {"momentum_buffer"},
+    "adadelta": {"step", "square_avg", "acc_delta"},
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_state_comes_back_bit_identical(name):
     model, other = nn.Linear(3, 4), nn.Linear(3, 4)
-    first, second = make_optimiser(model, Train()), make_optimiser(other, Train())
+    options = Train(optimiser=name, momentum=0.9)
+    first, second = make_optimiser(model, options), make_optimiser(other, options)
     step_once(model, first, 1)
     step_once(model, first, 2)
     tensors = {name: tensor.clone() for name, tensor in optimiser_tensors(first, model).items()}
-    assert set(tensors) == {f"{name}/{key}" for name in ("weight", "bias") for key in ("step", "exp_avg", "exp_avg_sq")}
+    assert set(tensors) == {f"{parameter}/{key}" for parameter in ("weight", "bias") for key in KEPT[name]}
     other.load_state_dict(model.state_dict())
     load_optimiser(second, other, tensors)
     step_once(model, first, 3)
     step_once(other, second, 3)
     assert torch.equal(model.weight, other.weight)
     assert torch.equal(model.bias, other.bias)
-    assert second.state[other.weight]["step"] == 3
+    assert second.state[other.weight].get("step", 3) == 3
 
 
 def test_state_of_another_model_is_refused():
