@@ -101,7 +101,7 @@ def _measure_bleu(
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"unknown BLEU tokenizer '{tokenize}'; known: {', '.join(BLEU.TOKENIZERS)}")
     label = f"BLEU sacreBLEU {tokenize} {'lower-case' if lowercase else 'cased'}"
-    finish = partial(_finish_bleu, "bleu", label)
+    finish = partial(_finish_bleu, "lower_bleu" if lowercase else "bleu", label)
     return _count_with(BLEU(tokenize=tokenize, lowercase=lowercase), finish, hypotheses, references)
 
 
@@ -132,7 +132,7 @@ def _measure_chrf(
     details = {"character_order": 6, "word_order": word_order, "beta": 2}
 
     def finish(result: Any, signature: str) -> Score:
-        return Score("chrf", float(result.score), label, signature, details)
+        return Score("lower_chrf" if lowercase else "chrf", float(result.score), label, signature, details)
 
     return _count_with(CHRF(word_order=word_order, lowercase=lowercase), finish, hypotheses, references)
 
@@ -206,6 +206,8 @@ METRICS: dict[str, Metric] = {
     "bleu": Metric(_measure_bleu),
     "tokenised_bleu": Metric(_measure_tokenised_bleu),
     "chrf": Metric(_measure_chrf),
+    "lower_bleu": Metric(partial(_measure_bleu, lowercase=True)),  # for models that write in lower case
+    "lower_chrf": Metric(partial(_measure_chrf, lowercase=True)),
     "exact_match": exact_match,
     "word_error": word_error,
     "wer": wer,

@@ -106,7 +106,7 @@ class Evaluator:
             outputs += [hypothesis.text for hypothesis in predictor.translate(sources)]
             if stop():
                 raise Cancelled
-        name = "bleu" if self.metric in ("loss", "perplexity") else self.metric
+        name = task.metric("auto") if self.metric in ("loss", "perplexity") else self.metric
         scores = task.score([name], outputs, [pair.target for pair in self.pairs])
         samples = [
             {"source": pair.source, "reference": pair.target, "output": output}

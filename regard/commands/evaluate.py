@@ -16,10 +16,11 @@ from regard.data.normalise import Normaliser
 from regard.data.text import read_lines, read_pairs, write_line
 from regard.directory import write_json
 from regard.errors import ConfigError, DataError
-from regard.metrics import by_length, compute, confidence, find_metric, paired_bootstrap, perplexity
+from regard.metrics import METRICS, by_length, compute, confidence, find_metric, paired_bootstrap, perplexity
 from regard.recipe import locate_corpus
 
 if TYPE_CHECKING:
+    from regard.config import Text
     from regard.predict import Predictor
 
 EPILOGUE = """\
@@ -46,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", metavar="FILE", help="outputs of a second system, for a paired bootstrap")
     parser.add_argument("--sources", metavar="FILE", help="source lines, for scores by length")
     parser.add_argument(
-        "--metrics", metavar="A,B", help="bleu, tokenised_bleu, chrf, exact_match, word_error, wer, cer"
+        "--metrics",
+        metavar="A,B",
+        help=", ".join(METRICS),
     )
     parser.add_argument("--by-length", action="store_true", help="also a score for each range of source lengths")
     parser.add_argument(
@@ -133,7 +136,7 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
     found = predictor.nbest([pair.source for pair in pairs], **search.model_dump())
     seconds = time.monotonic() - begun
     best = [outputs[0] for outputs in found]
-    names = metric_names(arguments, default_metrics(predictor.task.options.target))
+    names = metric_names(arguments, default_metrics(predictor.task.options))
     texts = scored_texts(predictor, best, [pair.target for pair in pairs], "tokenised_bleu" in names)
     result = scores(names, texts, arguments.samples)
     likelihood = predictor.score([pair.source for pair in pairs], [pair.target for pair in pairs])
@@ -175,13 +178,12 @@ def source_length(predictor: "Predictor", text: str) -> int:
     return len(text) if predictor.task.options.source in ("characters", "bytes") else len(text.split())
 
 
-def default_metrics(target: str) -> list[str]:
+def default_metrics(text: "Text") -> list[str]:
     """What one wants to know: of sentences BLEU in both kinds and chrF, of strings whether they are right."""
-    return (
-        ["bleu", "tokenised_bleu", "chrf"]
-        if target in ("bpe", "unigram")
-        else ["exact_match", "word_error", "wer", "cer"]
-    )
+    if text.target not in ("bpe", "unigram"):
+        return ["exact_match", "word_error", "wer", "cer"]
+    lower = "lower_" if text.lowercase else ""  # the case of what is always lower case says nothing
+    return [f"{lower}bleu", "tokenised_bleu", f"{lower}chrf"]
 
 
 def as_row(score: Any) -> dict[str, Any]:

@@ -85,12 +85,17 @@ class Translation:
         return self.target.normaliser.undo(inner)
 
     def metric(self, name: str) -> str:
-        """The metric that says what is better: of words and symbols whether all are right, else BLEU."""
+        """The metric that says what is better: of words and symbols whether all are right, else BLEU.
+
+        Of a model that writes in lower case BLEU is that of lower-cased text.
+        """
         if name != "auto":
             if name not in ("loss", "perplexity"):
                 find_metric(name)  # a wrong name fails here, before training
             return name
-        return "bleu" if self.options.target in ("bpe", "unigram") else "exact_match"
+        if self.options.target not in ("bpe", "unigram"):
+            return "exact_match"
+        return "lower_bleu" if self.options.lowercase else "bleu"
 
     def score(self, names: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
         """Finished outputs against raw references."""

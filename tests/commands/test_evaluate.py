@@ -50,6 +50,15 @@ def test_bleu_is_printed_with_its_kind(shop, call, files):
     assert (files / "kept" / "hypotheses.tokenised.txt").read_bytes().count(b"\n") == 30
 
 
+def test_lower_case_models_are_scored_in_lower_case():
+    from regard.commands.evaluate import default_metrics
+    from regard.config import Text
+
+    assert default_metrics(Text()) == ["bleu", "tokenised_bleu", "chrf"]
+    assert default_metrics(Text(lowercase=True)) == ["lower_bleu", "tokenised_bleu", "lower_chrf"]
+    assert default_metrics(Text(target="words"))[0] == "exact_match"
+
+
 def test_files_alone(call, files):
     done = call("evaluate", "--hypotheses", "bad", "--against", "good", "--references", "reference", "--sources",
                 "source", "--by-length", "--metrics", "exact_match,chrf", "--save", "kept")  # fmt: skip
