@@ -1,0 +1,64 @@
+"""Recipes: every file can be read, its options are right, and what lies beside it is what evaluate writes."""
+
+import json
+import os
+import runpy
+from pathlib import Path
+
+import pytest
+
+from regard.config import load_run
+from regard.models.base import build_model
+
+ROOT = Path(__file__).parents[1]
+RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
+RESULTS = sorted((ROOT / "recipes").rglob("*.result"))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT / "recipes").as_posix()
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name)
+def test_a_recipe_can_be_run(path, monkeypatch, tmp_path):
+    for variable in ("REGARD_DATA", "SCAN", "G2P"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    run = load_run(path)
+    assert run.data.train
+    sizes = (400, 400) if run.text.joint else (400, 300)
+    assert sum(weight.numel() for weight in build_model(run.model, *sizes).parameters()) > 0
+
+
+def test_the_lineage_is_trained_under_equal_conditions(monkeypatch, tmp_path):
+    """What `regard compare` calls fair: data, text, token budget, updates and stopping rule are the same."""
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    for folder in ("lineage", "ladder"):
+        runs = [load_run(path) for path in RECIPES if path.parent.name == folder]
+        assert len(runs) >= 5
+        for run in runs[1:]:
+            assert (run.seed, run.data, run.text, run.search) == (
+                runs[0].seed, runs[0].data, runs[0].text, runs[0].search
+            )  # fmt: skip
+            for key in ("max_steps", "max_epochs", "patience", "metric", "accumulate", "average", "keep"):
+                assert getattr(run.train, key) == getattr(runs[0].train, key)
+
+
+@pytest.mark.parametrize("folder", RESULTS, ids=name)
+def test_a_result_is_whole(folder):
+    """It says how it came about, speaks of no machine's folders, and its outputs can be scored again."""
+    text = (folder / "result.json").read_text(encoding="utf-8")
+    result = json.loads(text)
+    for key in ("command", "commit", "seed", "seconds", "data_sha256", "machine", "scores", "model"):
+        assert result[key], key
+    assert {"command", "seed", "data_sha256"} <= set(result["model"]["training"])
+    assert not [word for word in ("/root/", "/home/", "/work/") if word in text]
+    assert (folder / "hypotheses.txt").read_bytes().count(b"\n") == result["lines"]
+
+
+@pytest.mark.skipif(not (Path(os.environ.get("REGARD_DATA", "")) / "scan").is_dir(), reason="no SCAN here")
+def test_length26_is_made_of_all_commands(tmp_path):
+    make = runpy.run_path(str(ROOT / "recipes" / "scan" / "make.py"))
+    make["main"]("length26", str(tmp_path))
+    lines = {part: (tmp_path / f"length26.{part}.tsv").read_text().splitlines() for part in ("train", "test")}
+    assert {part: len(each) for part, each in lines.items()} == {"train": 18286, "test": 2624}
+    assert not set(lines["train"]) & set(lines["test"])
