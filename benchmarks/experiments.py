@@ -70,13 +70,16 @@ def file(bench: Bench, role: str) -> Experiment:
     return Experiment(name, title, [SECONDS], sides, notes, facts)
 
 
-def engine(bench: Bench, role: str) -> Experiment:
+def engine(bench: Bench, role: str, quantization: str = "float32") -> Experiment:
     """The compiled engine by our command line against CTranslate2 called directly on the same model."""
-    name, scale = f"engine-{role.lower()}", bench.scale
-    title = f"the same file by the compiled engine, {describe(scale.shapes[role])}"
-    model = learned_model(bench, role)
+    scale, plain = bench.scale, quantization == "float32"
+    name = f"engine-{role.lower()}" + ("" if plain else f"-{quantization}")
+    title = f"the same file by the compiled engine, {describe(scale.shapes[role])}" + (
+        "" if plain else ", int8 weights"
+    )
+    model = learned_model(bench, role, "" if plain else f"-{quantization}")
     lines, less = text(bench, role, scale.lines), text(bench, role, max(1, scale.lines // 10))
-    exported, problem = export(model, lines)
+    exported, problem = export(model, lines, quantization)
     if exported is None:
         return Experiment(name, title, [SECONDS], [], [problem])
     words = ("translate", str(model), "-i", str(lines), "-o", SCRATCH, "--engine", "ctranslate2")
@@ -121,5 +124,7 @@ EXPERIMENTS: dict[str, Callable[[Bench], Experiment]] = {
     "file-b": lambda bench: file(bench, "B"),
     "engine-a": lambda bench: engine(bench, "A"),
     "engine-b": lambda bench: engine(bench, "B"),
+    "engine-a-int8": lambda bench: engine(bench, "A", "int8"),
+    "engine-b-int8": lambda bench: engine(bench, "B", "int8"),
     "latency": latency,
 }

@@ -163,23 +163,27 @@ def text(bench: Bench, role: str, lines: int) -> Path:
     return path
 
 
-def learned_model(bench: Bench, role: str) -> Path:
-    """A model of ours that answers every source with one sentence, so that outputs are equally long."""
-    path, shape = bench.folder("models", role), bench.scale.shapes[role]
+def learned_model(bench: Bench, role: str, name: str = "") -> Path:
+    """A model of ours that answers every source with one sentence, so that outputs are equally long.
+
+    With a name it is one of its own, for another export.
+    """
+    path, shape = bench.folder("models", role + name), bench.scale.shapes[role]
     if not (path / "model").exists():
         job = {"prepared": str(lesson(bench, SHAPES[shape].vocabulary)), "directory": str(path), "shape": shape}
         carry_out(bench.ours("learn", beam=bench.scale.beam, steps=bench.scale.lesson, **job), bench.threads)
     return path
 
 
-def export(model: Path, lines: Path) -> tuple[Path | None, str]:
+def export(model: Path, lines: Path, quantization: str = "float32") -> tuple[Path | None, str]:
     """The model as CTranslate2 reads it, or why there is none; both engines are compared on some lines."""
     if not knows("--to", "export"):
         return None, "`regard export --to ctranslate2` is not there yet"
     if not knows("--engine", "translate"):
         return None, "`regard translate` does not know --engine yet"
     if not any(model.rglob("model.bin")):
-        done = run(regard("export", str(model), "--to", "ctranslate2", "--check", str(lines), "--check-lines", "20"))
+        words = ("export", str(model), "--to", "ctranslate2", "--quantization", quantization)
+        done = run(regard(*words, "--check", str(lines), "--check-lines", "20"))
         if done.returncode:
             return None, f"`regard export --to ctranslate2` failed: {last_line(done.stderr)}"
     found = next(model.rglob("model.bin"), None)
