@@ -13,7 +13,7 @@ Self-attention, feed-forward, residuals and norms can be left out, to see what e
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from jaxtyping import Float, Int
 from pydantic import model_validator
@@ -113,9 +113,9 @@ def make_layers(kind: type[nn.Module], number: int, options: "Transformer.Config
 
 @dataclass
 class TransformerState:
-    """Keys and values of the decoded positions, layer by layer."""
+    """What each layer remembers of the decoded positions: here their keys and values."""
 
-    caches: tuple[Cache, ...]
+    caches: tuple[Any, ...]
     position: int
 
 
@@ -214,11 +214,11 @@ class Transformer(Model):
         self, tokens: Int[Tensor, "N T"], memory: Memory, state: TransformerState | None = None
     ) -> tuple[Float[Tensor, "N T D"], TransformerState | None]:
         x = self.target(tokens, state.position if state else 0)
-        caches: list[Cache | None] = [*state.caches] if state else [None] * len(self.decoder)
+        caches: list[Any] = [*state.caches] if state else [None] * len(self.decoder)
         for number, layer in enumerate(self.decoder):
             keys, values = memory.projected[number % len(memory.projected)]
             x, caches[number] = layer(x, keys, values, memory.mask, caches[number])
-        after = TransformerState(tuple(caches), state.position + tokens.size(1)) if state else None  # type: ignore[arg-type]
+        after = TransformerState(tuple(caches), state.position + tokens.size(1)) if state else None
         return self.decoder_norm(x), after
 
     def output_weights(self) -> tuple[Tensor, Tensor | None]:
