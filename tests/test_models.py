@@ -26,12 +26,14 @@ SIZES = {
     "bytenet": "width=8 encoder_layers=3 decoder_layers=3 dilations=2 dropout=0.0",
     "convs2s": "width=8 embedding=6 encoder_layers=2 decoder_layers=2 max_length=16 dropout=0.0",
     "transformer": "width=8 heads=2 feed_forward=12 encoder_layers=2 decoder_layers=2 max_length=16 dropout=0.0",
+    "average": "width=8 heads=2 feed_forward=12 encoder_layers=2 decoder_layers=2 dropout=0.0",
 }
 WIDE = {  # enough to learn four examples by heart in a few dozen steps
     "rnn": "width=32 embedding=32",
     "bytenet": "width=32",
     "convs2s": "width=32 embedding=32",
     "transformer": "width=32 feed_forward=48",
+    "average": "width=32 feed_forward=48",
 }
 
 CASES = {
@@ -78,6 +80,16 @@ CASES = {
         "encoder_kernel=2 decoder_kernel=3 tie=all",
         "encoder_kernel=3 decoder_kernel=2 tie=output embedding=8",
         "encoder_kernel=3 decoder_kernel=3 tie=embeddings decoder_layers=3",
+    ],
+    "average": [
+        "norm=pre tie=none decoder_layers=3",
+        "norm=pre tie=all heads=4",
+        "norm=pre tie=output encoder_layers=3",
+        "norm=pre tie=embeddings heads=1",
+        "norm=post tie=none heads=4",
+        "norm=post tie=all encoder_layers=3",
+        "norm=post tie=output decoder_layers=3",
+        "norm=post tie=embeddings",
     ],
     "transformer": [
         "norm=pre activation=relu positions=sinusoidal position_join=add tie=none decoder_layers=3",

@@ -31,6 +31,7 @@ MODELS = {
     "bytenet": "regard.models.bytenet:ByteNet",
     "convs2s": "regard.models.convs2s:ConvS2S",
     "transformer": "regard.models.transformer:Transformer",
+    "average": "regard.models.average:AverageAttention",
 }
 
 State = Any
