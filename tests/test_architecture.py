@@ -157,7 +157,7 @@ def test_every_test_above_sees_the_imports_it_should():
 
 
 LIGHT = ["regard", "regard.engine.ctranslate2", "regard.engine.workers"] + [
-    f"regard.{name}" for name in ("config", "errors", "metrics", "predict", "prepare", "directory")
+    f"regard.{name}" for name in ("config", "errors", "metrics", "predict", "prepare", "directory", "evaluation")
 ]
 HEAVY = ("torch", "safetensors.torch", "tensorboard", "matplotlib")
 
@@ -271,6 +271,7 @@ TESTED_ELSEWHERE = {  # test file → the modules it tests beside, or instead of
     "tests/test_models.py": ["models/base.py"],
     "tests/data/test_loader.py": ["data/batch.py", "data/plan.py", "data/worker.py"],
     "tests/data/test_tokenizer.py": ["data/subword.py"],
+    "tests/commands/test_evaluate.py": ["evaluation.py"],
     "tests/test_pipeline.py": ["origin.py", "recipe.py", "tasks/translation.py"],
     "tests/commands/test_others.py": [
         "commands/attend.py",
