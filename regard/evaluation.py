@@ -44,10 +44,20 @@ def scored_texts(predictor: Predictor, found: list[Hypothesis], references: list
     task = predictor.task
     texts: Texts = {"": ([each.text for each in found], references)}
     if tokenised:
-        moses = Normaliser(task.options.model_copy(update={"moses": not task.options.tokenised}), "target")
+        moses = moses_tokeniser(task.options)
         inner = [task.inner_text(each.ids) if task.options.moses else moses(each.text) for each in found]
-        texts["tokenised_bleu"] = (inner, [moses(reference) for reference in references])
+        texts["tokenised_bleu"] = (inner, tokenised_references(task.options, references))
     return texts
+
+
+def tokenised_references(options: Text, references: Sequence[str]) -> list[str]:
+    """References in the form the classical BLEU of a model with these text options takes."""
+    return list(map(moses_tokeniser(options), references))
+
+
+def moses_tokeniser(options: Text) -> Normaliser:
+    """The target side's normaliser, with Moses tokenisation unless the text is tokenised already."""
+    return Normaliser(options.model_copy(update={"moses": not options.tokenised}), "target")
 
 
 def source_length(text: str, tokenizer: str) -> int:

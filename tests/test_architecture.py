@@ -77,6 +77,10 @@ def within(name: str, *places: str) -> bool:
 # Rooms
 
 
+STUDY = (
+    "study", "recipe", "pipeline", "predict", "evaluation", "metrics", "view", "data", "directory", "origin", "config",
+    "errors",
+)  # fmt: skip
 ONLY = {  # room → the only parts of regard it may import, even inside a function
     "errors": [],
     "config": ["regard.errors"],
@@ -84,6 +88,7 @@ ONLY = {  # room → the only parts of regard it may import, even inside a funct
     "nn": ["regard.nn"],
     "models": ["regard.models", "regard.nn", "regard.data.batch", "regard.config", "regard.errors"],
     "search": ["regard.search", "regard.data.batch", "regard.config", "regard.errors"],
+    "study": [f"regard.{name}" for name in STUDY],
 }
 NEVER = {  # room → what it may not import
     "tasks": ["models", "nn", "search", "training", "engine", "pipeline", "view"],
@@ -116,6 +121,11 @@ def test_only_the_top_knows_the_pipeline():
     knowing = {name for name in MODULES if any(within(each.target, "regard.pipeline") for each in IMPORTS[name])}
     below = {"data", "tasks", "metrics", "nn", "models", "search", "training", "engine", "view", "config", "errors"}
     assert [name for name in sorted(knowing) if room(name) in below] == []
+
+
+def test_only_commands_know_the_study():
+    knowing = {name for name in MODULES if any(within(each.target, "regard.study") for each in IMPORTS[name])}
+    assert {room(name) for name in knowing} <= {"study", "commands"}
 
 
 def test_there_are_no_import_cycles():
@@ -163,7 +173,7 @@ HEAVY = ("torch", "safetensors.torch", "tensorboard", "matplotlib")
 
 
 def light_modules() -> list[str]:
-    return LIGHT + [name for name in MODULES if room(name) in ("data", "tasks")]
+    return LIGHT + [name for name in MODULES if room(name) in ("data", "tasks", "study")]
 
 
 def test_the_text_column_imports_no_torch():
