@@ -60,4 +60,5 @@ def test_the_search_is_the_models_own_but_for_what_is_given(rows):
 
 def test_what_is_scored_where_nobody_says():
     assert choose_metrics(Text()) == ["bleu", "tokenised_bleu", "chrf"]
+    assert choose_metrics(Text(lowercase=True)) == ["lower_bleu", "tokenised_bleu", "lower_chrf"]
     assert choose_metrics(Text(target="words")) == ["exact_match", "wer", "cer"]
