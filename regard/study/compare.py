@@ -67,7 +67,6 @@ def compare(rows: Sequence[Row], output: Path, question: Question) -> tuple[dict
 
     begun = time.monotonic()
     check_rows(rows)
-    output.mkdir(parents=True, exist_ok=True)
     failures = train_rows(
         rows,
         device=question.device,
@@ -75,6 +74,7 @@ def compare(rows: Sequence[Row], output: Path, question: Question) -> tuple[dict
         command=question.command,
         only_trained=question.only_trained,
     )
+    output.mkdir(parents=True, exist_ok=True)
     found = Findings()
     for row in rows:
         if row.name not in failures:

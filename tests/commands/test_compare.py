@@ -279,7 +279,7 @@ def test_wrong_input_is_told_before_the_work(compared, folder, call, tmp_path):
         done = call("compare", *words, "-o", "fresh", "--quiet")
         assert (done.code, done.out) == (code, b""), (words, done.err)
         assert message in done.err, done.err
-        assert not os.path.exists("fresh/plain")
+        assert not os.path.exists("fresh"), "nothing is left of a wrong call"
     changed = call("compare", good, folder / "attentive.toml", "train.max_steps=20", "-o", out, *QUICK)
     assert changed.code == 2
     assert "this run was started with other options" in changed.err
