@@ -21,6 +21,7 @@ COMMANDS = {
     "distill": ("distill", "train a student on what a teacher says; the same command goes on after a stop"),
     "translate": ("translate", "raw text in, finished text out: one line for each line"),
     "evaluate": ("evaluate", "score a model, or its outputs, against references"),
+    "compare": ("compare", "train several models alike, and measure them alike: one table, one page"),
     "score": ("score", "the probability a model gives to given pairs"),
     "attend": ("attend", "show what a model looks at: HTML, PNG, SVG, JSON or the terminal"),
     "export": ("export", "make a model ready for the fast engine, and check it against torch"),

@@ -77,6 +77,10 @@ def within(name: str, *places: str) -> bool:
 # Rooms
 
 
+STUDY = (
+    "study", "recipe", "pipeline", "predict", "evaluation", "metrics", "view", "data", "directory", "origin", "config",
+    "errors",
+)  # fmt: skip
 ONLY = {  # room → the only parts of regard it may import, even inside a function
     "errors": [],
     "config": ["regard.errors"],
@@ -84,6 +88,7 @@ ONLY = {  # room → the only parts of regard it may import, even inside a funct
     "nn": ["regard.nn"],
     "models": ["regard.models", "regard.nn", "regard.data.batch", "regard.config", "regard.errors"],
     "search": ["regard.search", "regard.data.batch", "regard.config", "regard.errors"],
+    "study": [f"regard.{name}" for name in STUDY],
 }
 NEVER = {  # room → what it may not import
     "tasks": ["models", "nn", "search", "training", "engine", "pipeline", "view"],
@@ -116,6 +121,11 @@ def test_only_the_top_knows_the_pipeline():
     knowing = {name for name in MODULES if any(within(each.target, "regard.pipeline") for each in IMPORTS[name])}
     below = {"data", "tasks", "metrics", "nn", "models", "search", "training", "engine", "view", "config", "errors"}
     assert [name for name in sorted(knowing) if room(name) in below] == []
+
+
+def test_only_commands_know_the_study():
+    knowing = {name for name in MODULES if any(within(each.target, "regard.study") for each in IMPORTS[name])}
+    assert {room(name) for name in knowing} == {"study", "commands"}
 
 
 def test_there_are_no_import_cycles():
@@ -157,13 +167,13 @@ def test_every_test_above_sees_the_imports_it_should():
 
 
 LIGHT = ["regard", "regard.engine.ctranslate2", "regard.engine.workers"] + [
-    f"regard.{name}" for name in ("config", "errors", "metrics", "predict", "prepare", "directory")
+    f"regard.{name}" for name in ("config", "errors", "metrics", "predict", "prepare", "directory", "evaluation")
 ]
 HEAVY = ("torch", "safetensors.torch", "tensorboard", "matplotlib")
 
 
 def light_modules() -> list[str]:
-    return LIGHT + [name for name in MODULES if room(name) in ("data", "tasks")]
+    return LIGHT + [name for name in MODULES if room(name) in ("data", "tasks", "study")]
 
 
 def test_the_text_column_imports_no_torch():
@@ -271,6 +281,8 @@ TESTED_ELSEWHERE = {  # test file → the modules it tests beside, or instead of
     "tests/test_models.py": ["models/base.py"],
     "tests/data/test_loader.py": ["data/batch.py", "data/plan.py", "data/worker.py"],
     "tests/data/test_tokenizer.py": ["data/subword.py"],
+    "tests/commands/test_compare.py": ["study/compare.py"],
+    "tests/commands/test_evaluate.py": ["evaluation.py"],
     "tests/test_pipeline.py": ["origin.py", "recipe.py", "tasks/translation.py"],
     "tests/commands/test_others.py": [
         "commands/attend.py",

@@ -1,27 +1,28 @@
 """`regard evaluate`: a model on test pairs, or outputs that are already there, against references."""
 
 import argparse
-import hashlib
 import json
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.commands.options import add_device, add_search, check_search, divide, search_options, set_threads
-from regard.data.batch import Hypothesis
-from regard.data.normalise import Normaliser
-from regard.data.text import read_lines, read_pairs, write_line
-from regard.directory import write_json
+from regard.data.text import read_lines, read_pairs
 from regard.errors import ConfigError, DataError
-from regard.metrics import METRICS, by_length, compute, confidence, find_metric, paired_bootstrap, perplexity
+from regard.evaluation import (
+    Texts,
+    default_metrics,
+    evaluate,
+    hash_lines,
+    length_rows,
+    save,
+    scores,
+    source_length,
+)
+from regard.metrics import METRICS, find_metric, paired_bootstrap
 from regard.recipe import locate_corpus
-
-if TYPE_CHECKING:
-    from regard.config import Text
-    from regard.predict import Predictor
 
 EPILOGUE = """\
 examples:
@@ -100,7 +101,7 @@ def score_files(arguments: argparse.Namespace) -> dict[str, Any]:
     columns = [matching(path, hypotheses, arguments.hypotheses) for path in arguments.references]
     references = [list(lines) for lines in zip(*columns, strict=True)]
     names = metric_names(arguments, ["bleu", "chrf", "exact_match"])
-    texts = {"": (hypotheses, references)}
+    texts: Texts = {"": (hypotheses, references)}
     result = scores(names, texts, arguments.samples)
     if arguments.against:
         other = matching(arguments.against, hypotheses, arguments.hypotheses)
@@ -132,26 +133,15 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
     if not pairs:
         raise DataError(f"{files[0]}: no pairs in it")
     search = check_search(predictor.search, search_options(arguments) | {"nbest": 1})
-    begun = time.monotonic()
-    found = predictor.nbest([pair.source for pair in pairs], **search.model_dump())
-    seconds = time.monotonic() - begun
-    best = [outputs[0] for outputs in found]
-    names = metric_names(arguments, default_metrics(predictor.task.options))
-    texts = scored_texts(predictor, best, [pair.target for pair in pairs], "tokenised_bleu" in names)
-    result = scores(names, texts, arguments.samples)
-    likelihood = predictor.score([pair.source for pair in pairs], [pair.target for pair in pairs])
-    total = sum(each.log_probability for each in likelihood)
-    result["scores"]["perplexity"] = as_row(perplexity(total, sum(len(each.ids) + 1 for each in likelihood)))
-    result["lines"] = len(pairs)
-    result["decoding_seconds"] = round(seconds, 2)
-    result["search"] = search.model_dump(mode="json")
-    result["notes"] = {what: number for what, number in predictor.counts.items() if number}
+    kinds = predictor.task.options
+    names = metric_names(arguments, default_metrics(kinds))
+    result, texts = evaluate(predictor, pairs, search, names, arguments.samples)
     if arguments.against:
         outputs, references = texts[""]
         other = matching(arguments.against, outputs, files[0])
         result["comparison"] = compare(names, outputs, other, references, arguments.samples)
     if arguments.by_length:
-        lengths = [source_length(predictor, pair.source) for pair in pairs]
+        lengths = [source_length(pair.source, kinds.source) for pair in pairs]
         result["by_length"] = length_rows(names[0], lengths, *texts.get(names[0], texts[""]))
     if arguments.save:
         about = describe(arguments, time.monotonic() - start, hash_lines(*zip(*pairs, strict=True)))
@@ -160,57 +150,9 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
     return result
 
 
-def scored_texts(
-    predictor: "Predictor", found: list[Hypothesis], references: list[str], tokenised: bool
-) -> dict[str, tuple[list[str], list[str]]]:
-    """Finished outputs with their references and, for the classical BLEU, both in tokenised form."""
-    task = predictor.task
-    texts = {"": ([each.text for each in found], references)}
-    if tokenised:
-        moses = Normaliser(task.options.model_copy(update={"moses": not task.options.tokenised}), "target")
-        inner = [task.inner_text(each.ids) if task.options.moses else moses(each.text) for each in found]
-        texts["tokenised_bleu"] = (inner, [moses(reference) for reference in references])
-    return texts
-
-
-def source_length(predictor: "Predictor", text: str) -> int:
-    """Words, or characters where the model reads characters."""
-    return len(text) if predictor.task.options.source in ("characters", "bytes") else len(text.split())
-
-
-def default_metrics(text: "Text") -> list[str]:
-    """What one wants to know: of sentences BLEU in both kinds and chrF, of strings whether they are right."""
-    if text.target not in ("bpe", "unigram"):
-        return ["exact_match", "word_error", "wer", "cer"]
-    lower = "lower_" if text.lowercase else ""  # the case of what is always lower case says nothing
-    return [f"{lower}bleu", "tokenised_bleu", f"{lower}chrf"]
-
-
-def as_row(score: Any) -> dict[str, Any]:
-    """A score as plain values."""
-    return {"value": score.value, "label": score.label, "signature": score.signature, "text": str(score)}
-
-
-def scores(names: list[str], texts: dict[str, Any], samples: int) -> dict[str, Any]:
-    """Each metric with its 95 % interval; a metric may have texts of its own."""
-    rows: dict[str, Any] = {}
-    for name in names:
-        hypotheses, references = texts.get(name, texts[""])
-        rows[name] = as_row(compute([name], hypotheses, references)[name])
-        if samples:
-            interval = confidence(name, hypotheses, references, samples)
-            rows[name]["interval"] = [interval.low, interval.high]
-    return {"scores": rows}
-
-
 def compare(names: list[str], one: list[str], other: list[str], references: Any, samples: int) -> dict[str, Any]:
     """Paired bootstrap of two systems on each metric."""
     return {name: asdict(paired_bootstrap(name, one, other, references, samples or 1000)) for name in names}
-
-
-def length_rows(name: str, lengths: list[int], hypotheses: list[str], references: Any) -> list[dict[str, Any]]:
-    """The score of each range of source lengths."""
-    return [asdict(row) for row in by_length(name, lengths, hypotheses, references)]
 
 
 def print_result(result: dict[str, Any]) -> None:
@@ -238,22 +180,3 @@ def describe(arguments: argparse.Namespace, seconds: float, data_sha256: str) ->
     from regard.origin import origin
 
     return origin(arguments.command_line, 1 if arguments.seed is None else arguments.seed, seconds, data_sha256)
-
-
-def hash_lines(*columns: Sequence[str]) -> str:
-    """The sha256 of aligned lines, with a TAB between the columns: that of a TSV file."""
-    digest = hashlib.sha256()
-    for row in zip(*columns, strict=True):
-        digest.update("\t".join(row).encode("utf-8", "surrogatepass") + b"\n")
-    return digest.hexdigest()
-
-
-def save(directory: Path, texts: dict[str, Any], result: dict[str, Any]) -> None:
-    """Keep what anybody needs to score again: the outputs, the figures, how they came about."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, (lines, _) in texts.items():
-        ending = ".tokenised.txt" if name else ".txt"
-        with (directory / f"hypotheses{ending}").open("wb") as stream:
-            for line in lines:
-                write_line(stream, line)
-    write_json(directory / "result.json", result)

@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 Points = Sequence[tuple[float, float]]
 
@@ -13,15 +12,25 @@ WIDTH, HEIGHT = 460, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 30
 MOST_POINTS = 300  # a longer line is averaged in equal stretches
 TOUCH = 5  # radius in which the pointer finds a point
+LETTER = 6  # width of a letter of a label
+COLOURS = 9  # of the lines of several models, in page.css
 
 
 @dataclass(frozen=True)
 class Line:
-    """A named line of (x, y) points; `first` is the colour of training, `second` that of validation."""
+    """A named line of (x, y) points; `first` is the colour of training, `second` that of validation.
+
+    The lines of several models have the styles of `series`.
+    """
 
     name: str
     points: Points
-    style: Literal["first", "second"] = "first"
+    style: str = "first"
+
+
+def series(number: int) -> str:
+    """The style of the line of one model among several: colours, and dashes when those are used up."""
+    return f"series-{number % COLOURS + 1}" + (" dashed" if number // COLOURS % 2 else "")
 
 
 def draw_chart(title: str, lines: Sequence[Line], x_name: str = "step") -> str:
@@ -64,10 +73,15 @@ class _Frame:
             y = self.y(value)
             parts.append(f'<line class="grid-line" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
             parts.append(f'<text x="{LEFT - 7}" y="{y + 4}" text-anchor="end">{number(value)}</text>')
+        free = self.x(self.x_ticks[-1]) - LETTER * len(
+            f"{x_name} {number(self.x_ticks[-1])} "
+        )  # left of the last label
         for place, value in enumerate(self.x_ticks):
             last = place == len(self.x_ticks) - 1
             name = f"{html.escape(x_name)} {number(value)}" if last else number(value)
             anchor = "end" if last else "start" if place == 0 else "middle"
+            if not last and self.x(value) + LETTER * len(name) / 2 > free:
+                continue
             parts.append(f'<text x="{self.x(value)}" y="{HEIGHT - 9}" text-anchor="{anchor}">{name}</text>')
         return "".join(parts)
 

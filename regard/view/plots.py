@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from regard.errors import ConfigError
+from regard.view.comparison import Chart, Look
 from regard.view.record import AttentionView, Kind, Map
 from regard.view.tokens import shown, shown_text
 
 RAMP = ("#f4f0e7", "#f6dcb4", "#efb07a", "#db7855", "#b0424f", "#742251", "#3b0f3f")  # as in page.css, by light
 INK, QUIET, HAIR = "#23201c", "#766f65", "#e2dcd0"
-LINES = ("#31688e", "#a3384f", "#c98a1b", "#4c7f4f", "#6d5a94", "#5c5c5c")
+LINES = ("#31688e", "#a3384f", "#c98a1b", "#4c7f4f", "#6d5a94", "#6b6b6b", "#1f9c94", "#d3649f", "#7a4a21")  # as there
 FONTS = ("DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans Arabic", "Arial Unicode MS",
          "Microsoft YaHei", "PingFang SC", "Hiragino Sans", "Segoe UI")  # fmt: skip
 ENDINGS = (".png", ".svg", ".pdf")
@@ -57,22 +58,67 @@ def line_plot(
 ) -> None:
     """Named lines of (x, y) points: training curves, scores by sentence length."""
     figure = _new_figure(6.4, 4.0)
-    axes = figure.add_subplot()
-    for number, (name, points) in enumerate(series.items()):
+    _draw_lines(figure.add_subplot(), Chart(title, x_label, y_label, series), list(series))
+    _save(figure, Path(path))
+
+
+def plot_charts(path: str | Path, charts: Sequence[Chart], names: Sequence[str]) -> None:
+    """Several charts of the same models side by side, two in a row, with one key for all."""
+    across = min(2, len(charts))
+    down = -(-len(charts) // across)
+    figure = _new_figure(5.6 * across, 3.7 * down + 0.3)
+    grid = figure.subplots(down, across, squeeze=False)
+    for axes in grid.flat[len(charts) :]:
+        axes.set_visible(False)
+    for axes, chart in zip(grid.flat, charts, strict=False):
+        _draw_lines(axes, chart, names, key=False)
+    handles = {handle.get_label(): handle for axes in grid.flat for handle in axes.get_lines()}
+    _name_lines(
+        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=5, frameon=False)
+    )
+    _save(figure, Path(path))
+
+
+def plot_looks(path: str | Path, looks: Sequence[Look]) -> None:
+    """The attention of several models for one sentence side by side."""
+    drawn = [look for look in looks if look.weights]
+    if not drawn:
+        raise ConfigError(f"{path}: no model has attention to draw")
+    across = min(3, len(drawn))
+    down = -(-len(drawn) // across)
+    sizes = [_main_size(look.rows, look.columns) for look in drawn]
+    width, height = (max(size) for size in zip(*sizes, strict=True))
+    figure = _new_figure(across * width, down * height)
+    parts = figure.subfigures(down, across, squeeze=False).flat
+    for part, look in zip(parts, drawn, strict=False):
+        axes = _draw_heat(part, np.asarray(look.weights), look.rows, look.columns)
+        part.suptitle(shown_text(look.name), fontsize=10, color=INK, parse_math=False)
+        axes.set_xlabel(shown_text(look.caption), fontsize=8, color=QUIET, parse_math=False)
+    _save(figure, Path(path))
+
+
+def _draw_lines(axes: Any, chart: Chart, names: Sequence[str], key: bool = True) -> None:
+    """A chart; a name has the colour of its place among all names."""
+    for name, points in chart.lines.items():
+        number = names.index(name)
         x, y = np.array(list(points), dtype=float).reshape(-1, 2).T
-        style = "o-" if len(x) <= 40 else "-"
+        style = ("o" if len(x) <= 40 else "") + ("-" if number // len(LINES) % 2 == 0 else "--")
         label = shown_text(name).lstrip("_")  # matplotlib hides names that begin with one
         axes.plot(x, y, style, color=LINES[number % len(LINES)], label=label, linewidth=1.6, markersize=4)
-    axes.set_title(shown_text(title), loc="left", color=INK, fontsize=11, parse_math=False)
-    axes.set_xlabel(shown_text(x_label), color=QUIET, parse_math=False)
-    axes.set_ylabel(shown_text(y_label), color=QUIET, parse_math=False)
+    axes.set_title(shown_text(chart.title), loc="left", color=INK, fontsize=11, parse_math=False)
+    axes.set_xlabel(shown_text(chart.x_name), color=QUIET, parse_math=False)
+    axes.set_ylabel(shown_text(chart.y_name), color=QUIET, parse_math=False)
     axes.grid(color=HAIR, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(series) > 1:
-        for text in axes.legend(frameon=False).get_texts():
-            text.set_parse_math(False)
-    _save(figure, Path(path))
+    if key and len(chart.lines) > 1:
+        _name_lines(axes.legend(frameon=False))
+
+
+def _name_lines(legend: Any) -> None:
+    """Names in a key are never read as mathematics."""
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def _main_size(rows: Sequence[str], columns: Sequence[str]) -> tuple[float, float]:
@@ -82,8 +128,13 @@ def _main_size(rows: Sequence[str], columns: Sequence[str]) -> tuple[float, floa
 
 
 def _draw_main(figure: Any, layer: Map, head: int, rows: Sequence[str], columns: Sequence[str]) -> None:
+    axes = _draw_heat(figure, layer.weights[head], rows, columns)
+    _name_figure(axes, layer, head)
+
+
+def _draw_heat(figure: Any, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> Any:
     axes = figure.add_subplot()
-    picture = axes.imshow(layer.weights[head], cmap=_colours(), vmin=0, interpolation="nearest")
+    picture = axes.imshow(weights, cmap=_colours(), vmin=0, interpolation="nearest")
     small = 9 if max(len(rows), len(columns)) <= 30 else 6.5
     fonts = _fonts()
     level = max(map(len, columns), default=1) <= 2
@@ -95,8 +146,8 @@ def _draw_main(figure: Any, layer: Map, head: int, rows: Sequence[str], columns:
             if turn:
                 text.set(horizontalalignment="left", rotation_mode="anchor")
     axes.spines[:].set_visible(False)
-    _name_figure(axes, layer, head)
     figure.colorbar(picture, ax=axes, shrink=0.6, aspect=24, pad=0.02).outline.set_visible(False)
+    return axes
 
 
 def _name_figure(axes: Any, layer: Map, head: int) -> None:

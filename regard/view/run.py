@@ -42,13 +42,18 @@ def render_run(run: Mapping[str, Any]) -> str:
         _section("Samples over time", _samples(validation), "", ""),
         _settings(str(run.get("settings") or "")),
     ]
+    return render_document(title, "run", "run", parts)
+
+
+def render_document(title: str, style: str, brand: str, parts: Sequence[str]) -> str:
+    """A page without any script: its head, its masthead, and its parts, which are HTML already, as is the title."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(content_policy())}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="generator" content="regard">\n<title>{title}</title>\n'
         f"<style>\n{read_resource('page.css')}</style>\n</head>\n"
-        '<body class="run">\n<header class="masthead"><p class="brand">regard <span>run</span></p></header>\n'
+        f'<body class="{style}">\n<header class="masthead"><p class="brand">regard <span>{brand}</span></p></header>\n'
         f"<main>\n{chr(10).join(part for part in parts if part)}\n</main>\n</body>\n</html>\n"
     )
 

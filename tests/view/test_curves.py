@@ -1,8 +1,10 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.view.curves import Line, draw_chart, number, thin, ticks
+from regard.view.curves import Line, draw_chart, number, series, thin, ticks
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
@@ -36,3 +38,13 @@ def test_degenerate_lines_are_drawn(points):
 
 def test_nothing_to_draw():
     assert draw_chart("x", [Line("y", [])]) == ""
+
+
+def test_a_long_name_of_the_axis_stands_on_no_number():
+    drawn = draw_chart("x", [Line("y", [(0, 1.0), (10, 2.0)])], "source words in the test")
+    labels = re.findall(r'<text x="([\d.]+)" y="241" text-anchor="(\w+)">([^<]*)<', drawn)
+    assert [label for _, _, label in labels] == ["0", "2", "4", "source words in the test 10"]
+
+
+def test_every_model_has_its_own_line():
+    assert len({series(number) for number in range(18)}) == 18

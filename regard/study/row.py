@@ -1,0 +1,116 @@
+"""The rows of a comparison: recipes, run directories and model directories, each with a name of its own."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.config import Corpus, Run, load_run
+from regard.data.text import Pair, read_pairs
+from regard.directory import MANIFEST, find_directory
+from regard.errors import ConfigError, DataError, ModelError
+from regard.evaluation import hash_lines
+from regard.recipe import locate_corpus, make_run
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of a comparison, trained or not."""
+
+    name: str
+    directory: Path  # of its run; of the model, where no run is there
+    run: Run | None  # how it is trained; None: only the model is there
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether there is a finished model."""
+        return self.run is None or (self.directory / "model" / MANIFEST).is_file()
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The pairs all rows are tested on."""
+
+    names: tuple[str, ...]  # of the files, without their folders
+    pairs: tuple[Pair, ...]
+    data_sha256: str
+
+
+def find_rows(words: Sequence[str], output: Path, overrides: Sequence[str]) -> list[Row]:
+    """What the words name; a recipe is trained, with the overrides, in a folder of `output`."""
+    if not words:
+        raise ConfigError("nothing to compare: expected recipes (.toml), run or model directories")
+    paths = [run_directory(Path(word)) for word in words]
+    rows = []
+    for name, word, path in zip(unique_names(paths), words, paths, strict=True):
+        if is_recipe(path):
+            run, _ = make_run(path, output / name, overrides)
+            rows.append(Row(name, output / name, run))
+        elif (path / "run.toml").is_file():
+            rows.append(Row(name, path, load_run(path / "run.toml")))
+        else:
+            if path.is_file():
+                raise ModelError(f"{word}: expected a recipe (.toml), a run directory or a model directory")
+            find_directory(path)  # a wrong one is told before the work
+            rows.append(Row(name, path, None))
+    return rows
+
+
+def is_recipe(path: Path) -> bool:
+    """A recipe ends in .toml."""
+    return path.suffix == ".toml" and not path.is_dir()
+
+
+def run_directory(path: Path) -> Path:
+    """The run a finished model lies in, where it does: there its options and its log are."""
+    above = path.resolve().parent
+    return above if path.name == "model" and (path / MANIFEST).is_file() and (above / "run.toml").is_file() else path
+
+
+def unique_names(paths: Sequence[Path]) -> list[str]:
+    """File stems; equal ones have the folder before them, and a number where that is the same too."""
+    full = [Path(os.path.abspath(path)) for path in paths]  # a link keeps its own name
+    stems = [path.stem if is_recipe(path) else path.name for path in full]
+    common = Counter(stems)
+    names = [
+        stem if common[stem] == 1 else f"{path.parent.name}-{stem}" for path, stem in zip(full, stems, strict=True)
+    ]
+    found: list[str] = []
+    for name in names:
+        number, fresh = 1, name
+        while fresh in found or (number > 1 and fresh in names):
+            number += 1
+            fresh = f"{name}-{number}"
+        found.append(fresh)
+    return found
+
+
+def read_test(rows: Sequence[Row], files: Sequence[str]) -> HeldOut:
+    """The test pairs that were named, or those of the rows, which must be the same for all."""
+    if corpus := locate_corpus(files):
+        return make_test(corpus, list(read_pairs(corpus)))
+    found: dict[str, tuple[Row, HeldOut]] = {}
+    for row in rows:
+        if row.run and (corpus := row.run.data.test):
+            data = row.run.data
+            pairs = list(read_pairs(corpus, data.format, data.source_key, data.target_key, data.decode))
+            test = make_test(corpus, pairs)
+            found.setdefault(test.data_sha256, (row, test))
+    if not found:
+        raise ConfigError("no test pairs: no row has data.test; name them with --test")
+    if len(found) > 1:
+        (one, first), (other, second) = list(found.values())[:2]
+        raise ConfigError(
+            f"the rows have different test pairs: {one.name} has {' and '.join(first.names)}, "
+            f"{other.name} has {' and '.join(second.names)}; name one for all with --test"
+        )
+    return next(iter(found.values()))[1]
+
+
+def make_test(corpus: Corpus, pairs: list[Pair]) -> HeldOut:
+    """Test pairs with the names and the hash they are told by."""
+    files = [corpus] if isinstance(corpus, str) else corpus
+    if not pairs:
+        raise DataError(f"{files[0]}: no pairs in it")
+    return HeldOut(tuple(Path(file).name for file in files), tuple(pairs), hash_lines(*zip(*pairs, strict=True)))

@@ -1,0 +1,143 @@
+"""How fast the rows decode, from raw text to finished text: latency one by one, throughput in large batches, memory.
+
+Rows are measured in turn, several rounds, each round beginning with another row: a disturbed minute of the machine
+does not fall on one row alone. What was measured is kept at once, so that a stopped comparison goes on.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from regard.config import Search
+from regard.directory import identify, write_json
+from regard.errors import RegardError
+from regard.predict import Predictor, load
+from regard.study.memory import measure_memory
+from regard.study.row import Row
+
+SENTENCES = 50  # decoded one by one
+WARM = 3  # and so many before the clock is looked at
+LINES = 1000  # decoded in large batches
+LARGE = 16_384  # source tokens × beam decoded together: more than any search takes by itself
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What figures of speed depend on beside the models."""
+
+    texts: Sequence[str]
+    data_sha256: str
+    device: str
+    threads: int
+    machine: str
+    torch: str
+
+
+def interleaved(items: Sequence[Item], rounds: int) -> Iterator[tuple[int, Item]]:
+    """Every item once a round; each round begins with another one."""
+    for number in range(rounds):
+        first = number % len(items) if items else 0
+        yield from ((number, item) for item in [*items[first:], *items[:first]])
+
+
+def spread(texts: Sequence[str], number: int) -> list[str]:
+    """At most so many texts, evenly over the whole."""
+    if len(texts) <= number:
+        return list(texts)
+    return [texts[place * len(texts) // number] for place in range(number)]
+
+
+def measure_speed(
+    path: Path,
+    rows: Sequence[Row],
+    searches: Mapping[str, Search],
+    where: Circumstances,
+    rounds: int,
+    say: Callable[[str], None],
+) -> dict[str, dict[str, Any]]:
+    """The figures of each row, kept in the file `path`; with no rounds, what is there from an earlier call."""
+    key = {
+        "models": {row.name: identify(row.directory) for row in rows},
+        "search": {name: search.model_dump(mode="json") for name, search in searches.items()},
+        **{name: getattr(where, name) for name in ("data_sha256", "device", "threads", "machine", "torch")},
+        "sentences": SENTENCES,
+        "lines": LINES,
+        "batch_tokens": LARGE,
+    }
+    kept = json.loads(path.read_bytes()) if path.is_file() else {}
+    if kept.get("measured") != key:
+        kept = {"measured": key, "rounds": {row.name: [] for row in rows}, "memory": {}}
+    for number, row in interleaved(rows, rounds):
+        if len(kept["rounds"][row.name]) <= number:
+            say(f"speed of {row.name}, round {number + 1} of {rounds}")
+            predictor = load(row.directory, device=where.device)
+            kept["rounds"][row.name].append(measure_round(predictor, where.texts, searches[row.name]))
+            write_json(path, kept)
+    for row in rows if rounds else ():
+        if row.name not in kept["memory"]:
+            say(f"memory of {row.name}")
+            search = large(searches[row.name])
+            texts = spread(where.texts, LINES)
+            try:
+                kept["memory"][row.name] = measure_memory(row.directory, texts, search, where.device, where.threads)
+            except RegardError as error:  # the other figures of the row hold all the same
+                say(f"memory of {row.name}: {error}")
+                continue
+            write_json(path, kept)
+    return {
+        row.name: {"rounds": kept["rounds"][row.name], **summarise(kept["rounds"][row.name])}
+        | kept["memory"].get(row.name, {})
+        for row in rows
+        if kept["rounds"][row.name]
+    }
+
+
+def large(search: Search) -> Search:
+    """The same search with more decoded together."""
+    return search.model_copy(update={"batch_tokens": max(LARGE, search.batch_tokens)})
+
+
+def measure_round(predictor: Predictor, texts: Sequence[str], search: Search) -> dict[str, float]:
+    """One round of one row."""
+    greedy = search.model_copy(update={"method": "greedy", "nbest": 1})
+    few, many = spread(texts, SENTENCES), spread(texts, LINES)
+    whole = large(search).model_dump()
+    predictor.nbest(few, **whole)
+    start = time.perf_counter()
+    found = predictor.nbest(many, **whole)
+    seconds = time.perf_counter() - start
+    return {
+        "greedy_latency_seconds": latency(predictor, few, greedy),
+        "latency_seconds": latency(predictor, few, search),
+        "sentences_per_second": len(many) / seconds,
+        "tokens_per_second": sum(len(outputs[0].ids) for outputs in found) / seconds,
+    }
+
+
+def latency(predictor: Predictor, texts: Sequence[str], search: Search) -> float:
+    """The median seconds of a sentence that is decoded alone."""
+    options = search.model_dump()
+    for text in texts[:WARM]:
+        predictor.nbest([text], **options)
+    times = []
+    for text in texts:
+        start = time.perf_counter()
+        predictor.nbest([text], **options)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def summarise(rounds: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Each figure's median over the rounds, and its spread: (largest − smallest) / median."""
+    found = {}
+    for name in rounds[0] if rounds else ():
+        values = [figures[name] for figures in rounds]
+        median = statistics.median(values)  # 0: of the tokens of a model that says nothing
+        found[name] = {"median": median, "spread": (max(values) - min(values)) / median if median else 0.0}
+    return found

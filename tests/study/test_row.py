@@ -1,0 +1,63 @@
+"""What the words of a command name: recipes, runs, models, one set of test pairs."""
+
+from pathlib import Path
+
+import pytest
+
+from regard.errors import ConfigError, DataError, ModelError
+from regard.study.row import find_rows, read_test, unique_names
+
+
+def test_names_are_stems_made_unique(tmp_path):
+    paths = [tmp_path / name for name in ("a/rnn.toml", "b/rnn.toml", "c/big", "a/rnn", "d/x.toml", "d/x.toml")]
+    assert unique_names(paths) == ["a-rnn", "b-rnn", "big", "a-rnn-2", "d-x", "d-x-2"]
+    assert unique_names([Path("runs/a.b"), Path("a.b.toml")]) == ["runs-a.b", f"{Path.cwd().name}-a.b"]
+
+
+def test_a_recipe_a_run_and_a_model(shop, tmp_path):
+    alone = tmp_path / "alone"
+    alone.symlink_to(shop / "rnn" / "model")
+    words = [str(shop / "tiny.toml"), str(shop / "rnn"), str(shop / "transformer" / "model"), str(alone)]
+    rows = find_rows(words, tmp_path, ["train.max_steps=7"])
+    assert [row.name for row in rows] == ["tiny", "rnn", "transformer", "alone"]
+    assert [row.is_trained for row in rows] == [False, True, True, True]
+    assert rows[0].directory == tmp_path / "tiny"
+    assert rows[2].directory == shop / "transformer"
+    steps = [row.run.train.max_steps if row.run else None for row in rows]
+    assert steps == [7, 12, 12, None]
+
+
+def test_what_is_not_there_is_told(shop, tmp_path):
+    for word, kind, message in (
+        (tmp_path / "x.toml", ConfigError, "x.toml: cannot be read"),
+        (tmp_path / "x", ModelError, "no such model directory"),
+        (tmp_path, ModelError, "not a model directory"),
+        (shop / "test.tsv", ModelError, "expected a recipe"),
+    ):
+        with pytest.raises(kind, match=message):
+            find_rows([str(word)], tmp_path, [])
+    with pytest.raises(ConfigError, match="nothing to compare"):
+        find_rows([], tmp_path, [])
+
+
+def test_one_set_of_test_pairs_for_all(shop, tmp_path):
+    pairs = (shop / "pairs.tsv").read_text()
+    for name, content in (("one", "a\tb\n"), ("same", "a\tb\n"), ("other", "a\tc\n"), ("empty", "")):
+        (tmp_path / f"{name}.tsv").write_text(content)
+        recipe = (shop / "tiny.toml").read_text().replace('"pairs.tsv"', f'"pairs.tsv", test = "{name}.tsv"')
+        (tmp_path / f"{name}.toml").write_text(recipe)
+    (tmp_path / "pairs.tsv").write_text(pairs)
+    (tmp_path / "none.toml").write_text((shop / "tiny.toml").read_text())
+
+    def rows(*names):
+        return find_rows([str(tmp_path / f"{name}.toml") for name in names], tmp_path, [])
+
+    found = read_test(rows("one", "none", "same"), [])
+    assert (found.names, [tuple(pair) for pair in found.pairs]) == (("one.tsv",), [("a", "b")])
+    with pytest.raises(ConfigError, match=r"one has one\.tsv, other has other\.tsv; name one for all with --test"):
+        read_test(rows("one", "same", "other"), [])
+    assert read_test(rows("one", "other"), [str(tmp_path / "other.tsv")]).names == ("other.tsv",)
+    with pytest.raises(ConfigError, match=r"no row has data\.test"):
+        read_test(rows("none"), [])
+    with pytest.raises(DataError, match=r"empty\.tsv: no pairs"):
+        read_test(rows("empty"), [])
