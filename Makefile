@@ -45,6 +45,10 @@ bench: $(READY)
 bench-table: $(READY)
 	$(BIN)/python -m benchmarks.table
 
+# the README's table of results, from what lies beside the recipes
+results-table: $(READY)
+	$(BIN)/python -m recipes.table
+
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

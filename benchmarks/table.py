@@ -147,12 +147,12 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def insert(text: str, section: str) -> str:
+def insert(text: str, section: str, first: str = BEGIN, last: str = END) -> str:
     """The text with the section between the two marks."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"expected the lines {BEGIN} and {END}")
+        raise ValueError(f"expected the lines {first} and {last}")
     return f"{before}{begin}\n\n{section}\n\n{end}{after}"
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.table import insert
+from recipes import table
 from regard.config import load_run
 from regard.models.base import build_model
 
@@ -53,6 +55,25 @@ def test_a_result_is_whole(folder):
     assert {"command", "seed", "data_sha256"} <= set(result["model"]["training"])
     assert not [word for word in ("/root/", "/home/", "/work/") if word in text]
     assert (folder / "hypotheses.txt").read_bytes().count(b"\n") == result["lines"]
+
+
+def test_readme_and_results_agree():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert insert(readme, table.render(), table.BEGIN, table.END) == readme
+
+
+def test_the_table_tells_what_is_recorded(monkeypatch, tmp_path):
+    """A mean only when all its parts are there."""
+    monkeypatch.setattr(table, "FOLDER", tmp_path)
+    assert table.render() == "No result is recorded yet."
+    training = {"seconds": 120.0, "threads": 1}
+    for number, language in enumerate(table.LANGUAGES):
+        assert table.row("zero/g2p-*") is None
+        (tmp_path / "zero" / f"g2p-{language}.result").mkdir(parents=True)
+        result = {"scores": {"word_error": {"value": number / 100}}, "model": {"training": training}}
+        (tmp_path / "zero" / f"g2p-{language}.result" / "result.json").write_text(json.dumps(result))
+    assert table.row("zero/g2p-*")[2:] == ["4.50 %", "18.5 %, swept (the task's baseline)", "20 min, 1 thread"]
+    assert table.row("scan/simple") is None
 
 
 @pytest.mark.skipif(not (Path(os.environ.get("REGARD_DATA", "")) / "scan").is_dir(), reason="no SCAN here")

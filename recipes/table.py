@@ -1,0 +1,90 @@
+"""The README's table of results, made from the `result.json` beside each recipe.
+
+python -m recipes.table            write it into README.md
+python -m recipes.table --check    fail if README.md and the results disagree
+"""
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import insert, markdown
+
+FOLDER = Path(__file__).parent
+BEGIN, END = "<!-- results: written by `make results-table` -->", "<!-- end of results -->"
+LANGUAGES = ["arm", "bul", "fre", "geo", "gre", "hin", "hun", "ice", "kor", "lit"]
+
+# result, or those whose mean is told → task, which score, published figure
+ABOUT: dict[str, tuple[str, str, str]] = {
+    "multi30k/transformer": ("Multi30k, English to German", "tokenised_bleu", "41.02 (Wu et al. 2021)"),
+    "multi30k/student": ("the same, distilled from the row above", "tokenised_bleu", "–"),
+    "multi30k/rnn": ("the same, RNN with additive attention", "tokenised_bleu", "–"),
+    "zero/multi30k": ("the same, raw text, no configuration", "tokenised_bleu", "–"),
+    "scan/simple": ("SCAN, simple split", "exact_match", "99.8 % (Lake & Baroni 2018)"),
+    "zero/scan": ("the same, no configuration", "exact_match", "–"),
+    "g2p/fre": ("SIGMORPHON 2020, French spelling to sound: word error", "word_error", "–"),
+    "zero/g2p-fre": ("the same, no configuration", "word_error", "–"),
+    "zero/g2p-*": (
+        "ten languages, no configuration: mean word error",
+        "word_error",
+        "18.5 %, swept (the task's baseline)",
+    ),
+}
+
+
+def read(name: str) -> dict[str, Any] | None:
+    """A recorded result."""
+    path = FOLDER / f"{name}.result" / "result.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def row(name: str) -> list[str] | None:
+    """One line of the table, if everything it needs is recorded."""
+    task, score, published = ABOUT[name]
+    names = [name.replace("*", language) for language in LANGUAGES] if "*" in name else [name]
+    found = [result for each in names if (result := read(each))]
+    if len(found) < len(names):
+        return None
+    value = statistics.mean(result["scores"][score]["value"] for result in found)
+    interval = found[0]["scores"][score].get("interval") if len(found) == 1 else None
+    minutes = sum(trained_seconds(result) for result in found) / 60
+    threads = " / ".join(sorted({str(result["model"]["training"]["threads"]) for result in found}))
+    shown = shape(score, value) + (f" ({' … '.join(shape(score, end) for end in interval)})" if interval else "")
+    recipe = f"[{name}](recipes/{name}.toml)" if (FOLDER / f"{name}.toml").exists() else f"`{name}`"
+    return [recipe, task, shown, published, f"{minutes:,.0f} min, {threads} thread{'s' if threads != '1' else ''}"]
+
+
+def trained_seconds(result: dict[str, Any]) -> float:
+    """How long the training took, over all its sittings."""
+    training = result["model"]["training"]
+    return training.get("seconds") or training["training_seconds"]
+
+
+def shape(score: str, value: float) -> str:
+    """BLEU as it is, a rate in per cent."""
+    return f"{value:.2f}" if score.endswith("bleu") else f"{100 * value:.2f} %"
+
+
+def render() -> str:
+    """The table."""
+    rows = [line for name in ABOUT if (line := row(name))]
+    head = ["result", "task", "reached (95 %)", "published", "training"]
+    return markdown(head, rows) if rows else "No result is recorded yet."
+
+
+def main(words: list[str]) -> None:
+    """Write the table into README.md, or check it."""
+    path = FOLDER.parent / "README.md"
+    text = path.read_text(encoding="utf-8")
+    wanted = insert(text, render(), BEGIN, END)
+    if "--check" in words:
+        if wanted != text:
+            sys.exit("README.md and the results of the recipes disagree; run: make results-table")
+    else:
+        path.write_text(wanted, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
