@@ -1,9 +1,10 @@
 """A prepared corpus on disk, memory-mapped, so that one larger than memory can be trained on.
 
 `source.bin` and `target.bin` hold the ids of all examples one after the other, each row ended by EOS;
-`source.idx` and `target.idx` the offsets at which rows begin. `store.json` is written last: a store
-without it is not finished. Only touched pages are resident, and `release` lets them go again. Since touching one
-row may map 2 MB around it, the rows of a large file are read instead of touched.
+`source.idx` and `target.idx` the offsets at which rows begin. A column holds a further number for each source
+token (NAME.bin, NAME.idx). `store.json` is written last: a store without it is not finished. Only touched pages are
+resident, and `release` lets them go again. Since touching one row may map 2 MB around it, the rows of a large file are
+read instead of touched.
 """
 
 import hashlib
@@ -22,7 +23,6 @@ from regard.errors import DataError
 
 FORMAT = 1
 SIDES = ("source", "target")
-FILES = ("source.bin", "source.idx", "target.bin", "target.idx")
 DESCRIPTION = "store.json"
 LARGE = 1 << 28  # bytes of a file whose rows are read and not touched
 CHUNK = 1 << 16  # rows that are buffered while writing, or checked at once while reading
@@ -38,18 +38,19 @@ class Row(NamedTuple):
 class _Writer:
     """Appends the rows of one side to its two files, and knows their sizes and hashes."""
 
-    def __init__(self, directory: Path, side: str, size: int) -> None:
+    def __init__(self, directory: Path, side: str, size: int, end: int = EOS) -> None:
         self.paths = [directory / f"{side}.bin", directory / f"{side}.idx"]
         self.files: list[IO[bytes]] = [open(f"{path}.tmp", "wb") for path in self.paths]  # noqa: SIM115
         self.hashes = [hashlib.sha256(), hashlib.sha256()]
         self.size, self.type = size, np.dtype("<u2" if size <= 1 << 16 else "<u4")
+        self.end = end  # of each row
         self.ids: list[int] = []
         self.ends: list[int] = [0]
         self.tokens = 0
 
     def add(self, row: Sequence[int]) -> None:
         self.ids.extend(row)
-        self.ids.append(EOS)
+        self.ids.append(self.end)
         self.tokens += len(row) + 1
         self.ends.append(self.tokens)
         if len(self.ids) > 16 * CHUNK or len(self.ends) > CHUNK:
@@ -106,6 +107,28 @@ def write_store(
             writer.close()
     _commit(directory, {"format": FORMAT, "pairs": count, **sides, "meta": meta or {}})
     return Store(directory)
+
+
+def add_column(store: "Store", name: str, rows: Iterable[Sequence[int]], size: int) -> "Store":
+    """The store with a number below `size` for each source token; its EOS gets 0. An older one is replaced."""
+    if name in SIDES or not name.isidentifier():
+        raise ValueError(f"a column cannot be called {name}")
+    writer = _Writer(store.directory, name, size, end=0)
+    count = -1
+    try:
+        for count, row in enumerate(rows):
+            if count >= len(store) or len(row) + 1 != len(store.source(count)):
+                expected = f"{len(store.source(count)) - 1} numbers" if count < len(store) else "no such row"
+                raise ValueError(f"column {name}, row {count}: found {len(row)} numbers, expected {expected}")
+            writer.add(row)
+        if count + 1 != len(store):
+            raise ValueError(f"column {name}: found {count + 1} rows, expected {len(store)}")
+        facts = writer.finish()
+    finally:
+        writer.close()
+    description = json.loads((store.directory / DESCRIPTION).read_bytes())
+    _commit(store.directory, description | {"columns": {**description.get("columns", {}), name: facts}})
+    return Store(store.directory)
 
 
 def _commit(directory: Path, description: dict[str, Any]) -> None:
@@ -203,18 +226,29 @@ class Store:
                 raise DataError(f"{path}: format {description['format']}, expected {FORMAT}: prepare the corpus again")
             self.pairs = int(description["pairs"])
             self.meta: dict[str, Any] = dict(description["meta"])
-            self.hashes = {name: str(description[name[:6]]["sha256"][name]) for name in FILES}
+            columns = {str(name): facts for name, facts in description.get("columns", {}).items()}
+            if odd := [name for name in columns if not name.isidentifier()]:
+                raise DataError(f"{path}: damaged: a column called {odd[0]!r}")
             self._sides = [_Side(self.directory, side, self.pairs, description[side]) for side in SIDES]
+            self._columns = {name: _Side(self.directory, name, self.pairs, facts) for name, facts in columns.items()}
+            facts = [description[side] for side in SIDES] + [*columns.values()]
+            self.hashes = {name: str(digest) for each in facts for name, digest in each["sha256"].items()}
         except OSError as error:
             raise DataError(f"{path}: no finished store here: {error.strerror or error}") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{path}: damaged: {type(error).__name__}: {error}") from None
         self.source_size, self.target_size = (side.size for side in self._sides)
         self.source_tokens, self.target_tokens = (side.tokens for side in self._sides)  # EOS counted
-        self.bytes = sum(len(content) for side in self._sides for content in side.maps)
+        self._maps = [content for side in (*self._sides, *self._columns.values()) for content in side.maps]
+        self.bytes = sum(map(len, self._maps))
 
     def __len__(self) -> int:
         return self.pairs
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the further numbers that source tokens have."""
+        return tuple(self._columns)
 
     def source(self, number: int) -> np.ndarray:
         return self._sides[0].row(number)
@@ -230,7 +264,8 @@ class Store:
         """The examples of these numbers, padded."""
         index = np.asarray(numbers, dtype=np.int64)
         (source, source_length), (target, target_length) = (side.gather(index) for side in self._sides)
-        return Batch(source, source_length, target, target_length, index)
+        extra = {name: column.gather(index)[0] for name, column in self._columns.items()}
+        return Batch(source, source_length, target, target_length, index, extra)
 
     def lengths(self) -> tuple[np.ndarray, np.ndarray]:
         """Tokens of every source and of every target (int32), EOS counted."""
@@ -241,9 +276,8 @@ class Store:
     def release(self) -> None:
         """Give the touched pages back; they are read again when they are needed."""
         if hasattr(mmap, "MADV_DONTNEED"):
-            for side in self._sides:
-                for content in side.maps:
-                    content.madvise(mmap.MADV_DONTNEED)
+            for content in self._maps:
+                content.madvise(mmap.MADV_DONTNEED)
 
     def verify(self) -> None:
         """Read everything and compare with the hashes; a DataError names the file that has changed."""

@@ -84,7 +84,7 @@ class Worker:
         if "error" in content:
             raise DataError(f"loader worker {self.number}: {content['error']}")
         arrays: dict[str, Any] = {name: self._array(*content[name]) for name in ARRAYS}
-        return Batch(**arrays)
+        return Batch(**arrays, extra={name: self._array(*shape) for name, shape in content["extra"].items()})
 
     def _array(self, kind: str, shape: list[int]) -> np.ndarray:
         array = np.empty(shape, dtype=kind)
@@ -106,9 +106,13 @@ def send(stream: IO[bytes], batch: Batch, kind: str) -> None:
     """Write one batch, its ids in the narrow type of the store."""
     arrays = {name: getattr(batch, name) for name in ARRAYS}
     arrays |= {name: arrays[name].astype(kind) for name in ("source", "target")}
-    header = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
-    stream.write(json.dumps(header).encode() + b"\n")
-    for array in arrays.values():
+    extra = {name: array.astype("<u4") for name, array in batch.extra.items()}
+
+    def describe(some: dict[str, np.ndarray]) -> dict[str, Any]:
+        return {name: (array.dtype.str, array.shape) for name, array in some.items()}
+
+    stream.write(json.dumps({**describe(arrays), "extra": describe(extra)}).encode() + b"\n")
+    for array in (*arrays.values(), *extra.values()):
         stream.write(array.data)
     stream.flush()
 

@@ -14,7 +14,7 @@ import pytest
 
 from regard.data import plan as planning
 from regard.data.loader import Loader, sequential
-from regard.data.store import write_store
+from regard.data.store import add_column, write_store
 from regard.errors import DataError
 
 TOKENS, ROWS = 120, 16
@@ -58,6 +58,16 @@ def test_workers_change_nothing(store, workers):
     assert len(alone) == len(helped)
     for left, right in zip(alone, helped, strict=True):
         assert_equal(left, right)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_columns_travel_with_the_batches(store, workers):
+    """What is known of each source token lies beside it, padded with zeros."""
+    store = add_column(store, "twice", ((2 * row.source[:-1]).tolist() for row in store.rows(range(len(store)))), 9999)
+    for batch in make(store, workers=workers).batches(0):
+        ended = np.where(np.arange(batch.source.shape[1]) < batch.source_length[:, None] - 1, batch.source, 0)
+        np.testing.assert_array_equal(batch.extra["twice"], 2 * ended)
+        assert batch.extra["twice"].dtype == np.int64
 
 
 def test_the_order_is_decided_by_seed_and_epoch_alone(store):

@@ -8,9 +8,10 @@ import pytest
 
 from regard.data import store as module
 from regard.data.batch import EOS, make_batch
-from regard.data.store import Store, write_store
+from regard.data.store import Store, add_column, write_store
 from regard.errors import DataError
 
+FILES = ["source.bin", "source.idx", "target.bin", "target.idx"]
 ROWS = [([5, 6, 7], [8]), ([], [9, 9]), ([4], []), (list(range(4, 40)), [5] * 50)]
 
 
@@ -35,7 +36,7 @@ def test_rows_come_back_with_an_end(directory):
     assert source.dtype == target.dtype == np.int32
     assert (store.source_tokens, store.target_tokens) == (44, 57)
     store.verify()
-    assert sorted(os.listdir(directory)) == sorted(["store.json", *module.FILES])
+    assert sorted(os.listdir(directory)) == sorted(["store.json", *FILES])
 
 
 @pytest.mark.parametrize("large", [0, 1 << 28])
@@ -47,6 +48,59 @@ def test_a_batch_equals_the_padded_rows(directory, large, monkeypatch):
     found = store.batch(numbers)
     for name in ("source", "source_length", "target", "target_length", "index"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
+
+
+COLUMN = [[1, 0, 300], [], [2], [1] * 36]
+
+
+@pytest.mark.parametrize("large", [0, 1 << 28])
+def test_a_column_has_a_number_for_each_source_token(directory, large, monkeypatch):
+    monkeypatch.setattr(module, "LARGE", large)
+    before = Store(directory)
+    assert before.columns == ()
+    assert before.batch([0]).extra == {}
+    store = add_column(before, "fertility", COLUMN, 301)
+    assert Store(directory).columns == store.columns == ("fertility",)
+    found = store.batch([2, 0, 1])
+    assert found.extra["fertility"].tolist() == [[2, 0, 0, 0], [1, 0, 300, 0], [0, 0, 0, 0]]
+    assert found.source.tolist() == before.batch([2, 0, 1]).source.tolist()
+    store.verify()
+    assert content(store) == content(before)
+    again = add_column(store, "fertility", [[0] * len(row) for row in COLUMN], 1)
+    assert not again.batch([0, 3]).extra["fertility"].any()
+
+
+def test_a_column_that_does_not_fit_is_refused(directory):
+    store = Store(directory)
+    for rows, message in (
+        (COLUMN[:3], "found 3 rows, expected 4"),
+        ([*COLUMN, [1]], "row 4: found 1 numbers, expected no such row"),
+        ([[1, 2], *COLUMN[1:]], "row 0: found 2 numbers, expected 3 numbers"),
+        ([[1, 0, 301], *COLUMN[1:]], "outside the vocabulary of 301"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            add_column(store, "fertility", rows, 301)
+        assert Store(directory).columns == ()
+    for name in ("source", "a/b", ""):
+        with pytest.raises(ValueError, match="cannot be called"):
+            add_column(store, name, COLUMN, 301)
+
+
+def test_damage_of_a_column_is_noticed(directory):
+    add_column(Store(directory), "fertility", COLUMN, 301)
+    path = directory / "fertility.bin"
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"fertility\.bin: damaged"):
+        Store(directory).verify()
+    path.unlink()
+    with pytest.raises(DataError, match=r"fertility\.bin: cannot be read"):
+        Store(directory)
+    text = (directory / "store.json").read_text()
+    (directory / "store.json").write_text(text.replace('"fertility":', '"../fertility":'))
+    with pytest.raises(DataError, match="a column called"):
+        Store(directory)
 
 
 def test_stores_keep_no_files_open(directory):
