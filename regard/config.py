@@ -147,6 +147,7 @@ class Search(Options):
     top_k: Count = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     seed: int = 1  # of sampling
+    passes: Positive = 1  # of a model that fills places in parallel and can look at them again
     batch_tokens: Positive = 4096  # source tokens × beam decoded together
 
     @model_validator(mode="after")

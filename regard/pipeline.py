@@ -156,6 +156,7 @@ def carry_out(run: Run, directory: Path, device: torch.device, progress: Progres
     prepared = make_corpus(run, directory, progress, str(device))
     run = set_growth(run, prepared)
     model = make_model(run, prepared.task).to(device)
+    check_columns(model, run, prepared)
     describe(run, prepared, model, progress.say)
     evaluator = Evaluator(run, prepared)
     loader = Loader(prepared.train, run.data.batch_tokens, run.data.batch_rows, run.seed, run.data.workers)
@@ -242,6 +243,16 @@ def make_model(run: Run, task: Translation) -> Model:
         check_shapes(directory / "model.safetensors", expected_shapes(model), expected_shapes(found))
         model.load_state_dict(found.state_dict())
     return model
+
+
+def check_columns(model: Model, run: Run, prepared: Prepared) -> None:
+    """What a model learns from beside source and target must be in the corpus."""
+    for name in model.needs:
+        if not all(name in store.columns for store in (prepared.train, prepared.valid)):
+            raise ConfigError(
+                f"model.kind = '{run.model['kind']}' learns from a column '{name}', which the corpus "
+                f"{prepared.directory} does not have"
+            )
 
 
 def set_growth(run: Run, prepared: Prepared) -> Run:

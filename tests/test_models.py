@@ -18,6 +18,7 @@ from regard.config import Search, apply_overrides
 from regard.data.batch import PAD, make_batch
 from regard.engine.native import NativeEngine, load_model
 from regard.models.base import MODELS, Memory, build_model, model_class, select_rows, shift_right
+from regard.models.parallel import Parallel
 from regard.nn.attention import Attention, padding_mask
 from regard.view.record import guess_kind, record
 
@@ -27,6 +28,7 @@ SIZES = {
     "convs2s": "width=8 embedding=6 encoder_layers=2 decoder_layers=2 max_length=16 dropout=0.0",
     "transformer": "width=8 heads=2 feed_forward=12 encoder_layers=2 decoder_layers=2 max_length=16 dropout=0.0",
     "average": "width=8 heads=2 feed_forward=12 encoder_layers=2 decoder_layers=2 dropout=0.0",
+    "nonautoregressive": "width=8 heads=2 feed_forward=12 encoder_layers=2 decoder_layers=2 most=7 dropout=0.0",
 }
 WIDE = {  # enough to learn four examples by heart in a few dozen steps
     "rnn": "width=32 embedding=32",
@@ -34,6 +36,7 @@ WIDE = {  # enough to learn four examples by heart in a few dozen steps
     "convs2s": "width=32 embedding=32",
     "transformer": "width=32 feed_forward=48",
     "average": "width=32 feed_forward=48",
+    "nonautoregressive": "width=32 feed_forward=48",
 }
 
 CASES = {
@@ -91,6 +94,14 @@ CASES = {
         "norm=post tie=output decoder_layers=3",
         "norm=post tie=embeddings",
     ],
+    "nonautoregressive": [
+        "norm=pre tie=none decide=argmax",
+        "norm=pre tie=all decide=average heads=4",
+        "norm=pre tie=all decide=argmax decoder_layers=3 encoder_layers=3",
+        "norm=post tie=none decide=average heads=1",
+        "norm=post tie=all decide=argmax",
+        "norm=post tie=none decide=argmax heads=4",
+    ],
     "transformer": [
         "norm=pre activation=relu positions=sinusoidal position_join=add tie=none decoder_layers=3",
         "norm=pre activation=gelu positions=sinusoidal position_join=add tie=output encoder_layers=3",
@@ -125,7 +136,8 @@ EVERY = [pytest.param(kind, text, id=f"{kind} {text}") for kind, texts in CASES.
 # Ragged, with a source and a target that are nothing but EOS.
 SOURCES = [[4, 5, 6, 7, 2], [2], [8, 4, 2], [5, 2]]
 TARGETS = [[4, 6, 2], [5, 4, 8, 7, 3, 2], [2], [7, 7, 2]]
-BATCH = make_batch(SOURCES, TARGETS)
+FERTILITY = np.array([[1, 0, 1, 0, 0], [5, 0, 0, 0, 0], [0] * 5, [2, 0, 0, 0, 0]])  # words of each target, EOS aside
+BATCH = dataclasses.replace(make_batch(SOURCES, TARGETS), extra={"fertility": FERTILITY})
 
 
 def options_of(kind: str, text: str) -> dict:
@@ -148,8 +160,9 @@ def quieter(model, section: dict):
 
 def pytest_generate_tests(metafunc):
     if "section" in metafunc.fixturenames:
-        values = [pytest.param(options_of(*case.values), id=case.id) for case in EVERY]
-        metafunc.parametrize("section", values)
+        only = metafunc.definition.get_closest_marker("word_by_word") is not None
+        cases = [case for case in EVERY if not (only and issubclass(model_class(case.values[0]), Parallel))]
+        metafunc.parametrize("section", [pytest.param(options_of(*case.values), id=case.id) for case in cases])
 
 
 @pytest.fixture
@@ -203,6 +216,7 @@ def test_every_value_of_every_option_is_among_the_cases(kind):
 # Training and decoding are the same computation
 
 
+@pytest.mark.word_by_word
 @torch.no_grad()
 def test_step_by_step_equals_all_at_once(model):
     batch = model.tensors(BATCH)
@@ -213,6 +227,7 @@ def test_step_by_step_equals_all_at_once(model):
         assert_near(decode_parts(model, memory, tokens, parts), whole)
 
 
+@pytest.mark.word_by_word
 @pytest.mark.usefixtures("unchecked")
 @torch.no_grad()
 def test_future_changes_nothing(model, section):
@@ -294,15 +309,16 @@ def poison(tree, mask: Tensor) -> tuple[typing.Any, int]:
 
 @torch.no_grad()
 def test_nan_at_padded_places_of_the_source_changes_nothing(model):
-    batch = model.tensors(make_batch(SOURCES, [[4, 5, 2]] * len(SOURCES)))
-    clean = model.decode(shift_right(batch.target), model.encode(batch))[0]
+    batch = make_batch(SOURCES, [[4, 5, 2]] * len(SOURCES))
+    clean = model(batch)[..., PAD + 1 :]  # PAD's own logit may come from the same table
     tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     assert tables
     for table in tables:
         table.weight[PAD] = float("nan")
-    assert torch.equal(model.decode(shift_right(batch.target), model.encode(batch))[0], clean)
+    assert torch.equal(model(batch)[..., PAD + 1 :], clean)
 
 
+@pytest.mark.word_by_word
 @torch.no_grad()
 def test_nan_in_padded_memory_changes_nothing(model):
     batch = model.tensors(BATCH)
@@ -328,8 +344,8 @@ def test_nan_in_padded_memory_changes_nothing(model):
 def test_batch_equals_its_rows(section, tiny_model, options):
     engine = NativeEngine([quieter(tiny_model(section, 1, *sizes_of(section)), section)])
     search = Search(maximum_length=7, **options)
-    together = engine.search(SOURCES, search)
-    alone = [engine.search([source], search)[0] for source in SOURCES]
+    together = engine.search(SOURCES, search, None, range(4))
+    alone = [engine.search([source], search, None, [number])[0] for number, source in enumerate(SOURCES)]
     for some, same in zip(together, alone, strict=True):
         if section.get("residual") is not False:  # whose next word hardly depends on those before: many outputs tie
             assert [output.ids for output in some] == [output.ids for output in same]
@@ -339,6 +355,7 @@ def test_batch_equals_its_rows(section, tiny_model, options):
             assert abs(output.log_probability - other.log_probability) <= 1e-4
 
 
+@pytest.mark.word_by_word
 @pytest.mark.usefixtures("unchecked")
 def test_loss_is_cross_entropy_of_the_real_positions(model):
     """So the loss of a batch is also the sum over its rows."""
@@ -373,13 +390,14 @@ def test_it_overfits_four_examples(section):
     """A model blind to its source stays above ln 4 / 5 = 0.28 nats a token: the first words all differ."""
     torch.manual_seed(3)
     section = section | apply_overrides({}, WIDE[section["kind"]].split())
-    rate = 0.01
+    rate = 0.003 if section["kind"] == "nonautoregressive" else 0.01  # four sub-layers in post-norm
     if section.get("residual") is False:  # deeper stacks learn nothing here: what residual connections are for
         section, rate = section | {"encoder_layers": 1, "decoder_layers": 1}, 0.003
     model = build_model(section, 9, 9).train()
     sources = [[4, 5, 6, 7, 2], [5, 8, 2], [6, 6, 4, 2], [7, 2]]
     targets = [[4, 6, 5, 8, 2], [8, 7, 6, 5, 2], [5, 3, 4, 7, 2], [6, 4, 7, 8, 2]]
     batch = make_batch(sources, targets)
+    batch.extra["fertility"] = np.array([[5, 0, 0, 0, 0]] * 4) - [[1, 0, 0, 0, 0]]  # all from the first word
     optimiser = torch.optim.Adam(model.parameters(), rate)
     for _ in range(120):
         loss, count = model.loss(batch)
@@ -430,7 +448,8 @@ def test_saved_and_loaded_gives_equal_logits(model, section, tmp_path):
         for name, tensor in model.named_parameters()
         if tensor.size(0) in (source, target) and tensor[0].numel() > 1
     ]
-    assert len(tables) == {"none": 3, "output": 2, "embeddings": 2, "all": 1}[section["tie"]], tables
+    never_read = isinstance(model, Parallel) and model.copies and section["tie"] == "none"  # the target's
+    assert len(tables) + never_read == {"none": 3, "output": 2, "embeddings": 2, "all": 1}[section["tie"]], tables
 
 
 # What is looked at
@@ -444,12 +463,13 @@ def test_attention_rows_sum_to_one_and_are_zero_on_padding(model, section):
     for name in maps:
         kind, weights = guess_kind(name), maps[name]
         queries = BATCH.source if kind == "encoder" else BATCH.target
-        keys = BATCH.target if kind == "decoder" else BATCH.source
-        assert weights.shape[0::2] == (4, queries.shape[1]), name
-        assert weights.shape[3] == keys.shape[1], name
+        keys = BATCH.target if kind in ("decoder", "places") else BATCH.source
+        end = isinstance(model, Parallel)  # has no place of its own
+        assert weights.shape[0::2] == (4, queries.shape[1] - (end and kind != "encoder")), name
+        assert weights.shape[3] == keys.shape[1] - (kind == "places"), name
         assert (weights >= 0).all()
-        lengths = torch.as_tensor(BATCH.source_length if kind == "encoder" else BATCH.target_length)
-        real = padding_mask(lengths, queries.shape[1])  # a padded query may have nothing near it
+        lengths = torch.as_tensor(BATCH.source_length if kind == "encoder" else BATCH.target_length - end)
+        real = padding_mask(lengths, weights.shape[2])  # a padded query may have nothing near it
         sums = weights.sum(-1).transpose(1, 2)[real]
         if section.get("local") == "predictive":  # Luong's Gaussian
             assert (sums <= 1 + 1e-5).all()
@@ -458,6 +478,9 @@ def test_attention_rows_sum_to_one_and_are_zero_on_padding(model, section):
             assert_near(sums, torch.ones(sums.shape))
         if kind == "decoder":
             assert not weights.triu(1).any(), name
+        elif kind == "places":
+            padded = ~padding_mask(torch.as_tensor(BATCH.target_length).sub(1).clamp_min(1), weights.shape[3])
+            assert not weights.masked_select(padded[:, None, None]).any(), name
         else:
             padded = ~padding_mask(torch.as_tensor(BATCH.source_length), keys.shape[1])
             assert not weights.masked_select(padded[:, None, None]).any(), name
@@ -476,6 +499,7 @@ def test_recording_changes_no_logit(model):
 # Search: rows of the state
 
 
+@pytest.mark.word_by_word
 @torch.no_grad()
 def test_beams_share_the_memory_of_their_sentence(model):
     beams = 3
@@ -491,6 +515,7 @@ def test_beams_share_the_memory_of_their_sentence(model):
         assert_near(decode_parts(model, repeated, tokens, parts), wanted)
 
 
+@pytest.mark.word_by_word
 @torch.no_grad()
 def test_selected_rows_go_on_as_if_decoded_from_scratch(model):
     """Beams change places, sentence 1 leaves the batch, and two branches of one state do not disturb each other."""

@@ -16,9 +16,11 @@ from torch import Tensor
 from regard.config import Search, longest_output
 from regard.data.batch import Batch, Hypothesis, make_batch
 from regard.errors import ConfigError, ModelError
-from regard.models.base import Model, build_model, shift_right
+from regard.models.base import Autoregressive, Model, build_model
+from regard.models.parallel import Parallel
 from regard.search.beam import beam_search
 from regard.search.filters import Decoder, Request
+from regard.search.parallel import Filler, parallel_search
 from regard.search.sample import SEARCHES
 from regard.view.record import Map, Maps, guess_kind, layers_of, record
 
@@ -31,6 +33,8 @@ class NativeEngine:
 
     def __init__(self, models: Sequence[Model]) -> None:
         self.models = [model.eval() for model in models]
+        if len(models) > 1 and any(isinstance(model, Parallel) for model in models):
+            raise ConfigError("an ensemble: only models that write word by word can be joined")
         self.device = next(self.models[0].parameters()).device
 
     @property
@@ -47,22 +51,42 @@ class NativeEngine:
         seeds: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """The outputs of one batch of sources (ids that end in EOS), best first."""
-        with torch.inference_mode():
-            batch = make_batch(sources)
-            state = tuple(self._start(model, batch) for model in self.models)
         limits = [longest_output(len(source), options, self.limit) for source in sources]
-        request = Request(limits, prefixes, seeds)
+        request, batch = Request(limits, prefixes, seeds), make_batch(sources)
+        if isinstance(self.models[0], Parallel):
+            if any(prefixes or ()):
+                raise ConfigError("forced beginnings: a model that writes all words at once cannot follow them")
+            return parallel_search(self._filler(self.models[0], batch), request, options)
+        with torch.inference_mode():
+            state = tuple(self._start(model, batch) for model in self.words)
         find = beam_search if options.method == "beam" else SEARCHES[options.method]
         return find(Decoder(self._step, self._select, self.device), state, request, options)
 
+    @property
+    def words(self) -> list[Autoregressive]:
+        """The models, all of which write word by word."""
+        return [model for model in self.models if isinstance(model, Autoregressive)]
+
     @staticmethod
-    def _start(model: Model, batch: Batch) -> tuple[Any, Any]:
+    def _filler(model: Parallel, batch: Batch) -> Filler:
+        with torch.inference_mode():
+            memory = model.encode(model.tensors(batch))
+        return Filler(
+            propose=lambda number, generators: model.propose(memory, number, generators),
+            fill=lambda canvas: model.output(model.fill(canvas, memory)),
+            hide=model.hide if model.refines else None,
+            read=model.read,
+            blank=model.blank,
+        )
+
+    @staticmethod
+    def _start(model: Autoregressive, batch: Batch) -> tuple[Any, Any]:
         memory = model.encode(model.tensors(batch))
         return model.start(memory), memory
 
     def _step(self, tokens: Tensor, states: Any) -> tuple[Tensor, Any]:
         logits, after = [], []
-        for model, (state, memory) in zip(self.models, states, strict=True):
+        for model, (state, memory) in zip(self.words, states, strict=True):
             hidden, state = model.decode(tokens, memory, state)
             logits.append(model.output(hidden[:, -1]))
             after.append((state, memory))
@@ -74,7 +98,7 @@ class NativeEngine:
     def _select(self, states: Any, rows: Tensor, sentences: Tensor | None) -> Any:
         return tuple(
             model.select(state, memory, rows, sentences)
-            for model, (state, memory) in zip(self.models, states, strict=True)
+            for model, (state, memory) in zip(self.words, states, strict=True)
         )
 
     @torch.inference_mode()
@@ -105,9 +129,9 @@ class NativeEngine:
     def _recorded(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Maps:
         """Attention maps of one teacher-forced pass of the first model."""
         model = self.models[0]
-        batch = model.tensors(make_batch(sources, targets))
+        batch = make_batch(sources, targets)
         with record(model) as maps:
-            model.decode(shift_right(batch.target), model.encode(batch))
+            model(batch)
         return maps
 
 

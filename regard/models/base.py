@@ -1,9 +1,19 @@
 """What a model promises. Training and search see nothing else of it.
 
     encode(batch) → Memory                    everything that depends on the source, computed once
+    output(hidden) → logits
+    loss(batch) → summed loss, tokens
+
+word by word (Autoregressive)
+
     start(memory) → State                     the decoder before its first word
     decode(tokens, memory, state) → hidden, state     any T tokens after any state; T1 then T2 equals T1+T2
-    output(hidden) → logits
+
+all words at once (Parallel)
+
+    propose(memory, …) → Canvas               places to be filled, as many as the model thinks the output has
+    fill(canvas, memory) → hidden             of every place
+    read(tokens) → tokens                     what the filled places say
 
 A State is a tree of tensors, each batch first; a plain integer in it is the same for all rows. In search the
 State has K rows for each row of the Memory. `decode` may write into the state it is given and returns the
@@ -32,6 +42,7 @@ MODELS = {
     "convs2s": "regard.models.convs2s:ConvS2S",
     "transformer": "regard.models.transformer:Transformer",
     "average": "regard.models.average:AverageAttention",
+    "nonautoregressive": "regard.models.nonautoregressive:NonAutoregressive",
 }
 
 State = Any
@@ -45,6 +56,7 @@ class Memory:
     mask: Bool[Tensor, "B S"]
     projected: tuple[tuple[Tensor, Tensor], ...] = ()  # keys and values of each attention that reads the memory
     summary: Tensor | None = None  # [B,…] one vector for the whole source, where a model has it
+    tokens: Tensor | None = None  # [B,S] the source's ids, where a model copies them
 
     def __post_init__(self) -> None:
         seen = tuple((hide(keys, self.mask), hide(values, self.mask)) for keys, values in self.projected)
@@ -86,13 +98,46 @@ def select_rows(tree: Any, rows: Tensor) -> Any:
 
 
 class Model(nn.Module, ABC):
-    """Base of all encoder–decoder models: the loss and the way through the door are the same for all."""
+    """Base of all encoder–decoder models."""
 
     Config: ClassVar[type[Options]]  # a model's own options: the `model` section of a recipe
     limit: int | None = None  # longest source or target the model can take, EOS counted
+    needs: ClassVar[tuple[str, ...]] = ()  # columns of the corpus it learns from, beside source and target
 
     @abstractmethod
     def encode(self, batch: Batch) -> Memory: ...
+
+    @abstractmethod
+    def output_weights(self) -> tuple[Tensor, Tensor | None]:
+        """Weight [V,D] and bias [V] of the output layer."""
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
+        """Logits of all target positions, the target known (for tests, scores and views)."""
+
+    @abstractmethod
+    def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, int]:
+        """Summed loss of the target, and the number of its tokens."""
+
+    def output(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Logits over the target vocabulary."""
+        return nn.functional.linear(hidden, *self.output_weights())
+
+    def token_loss(self, hidden: Float[Tensor, "B T D"], batch: Batch, lengths: Tensor, smoothing: float) -> Tensor:
+        """Summed cross-entropy of the first `lengths` target positions of each row."""
+        real = padding_mask(lengths, hidden.size(1)).flatten().nonzero().squeeze(1)
+        rows = hidden.flatten(0, 1).index_select(0, real).float()
+        labels = batch.target[:, : hidden.size(1)].flatten().index_select(0, real)
+        return token_loss(rows, *self.output_weights(), labels, smoothing)
+
+    def tensors(self, batch: Batch) -> Batch:
+        """The model's door: numpy arrays become tensors on its device."""
+        device = next(self.parameters()).device
+        return batch.map(lambda array: torch.as_tensor(array, device=device))
+
+
+class Autoregressive(Model):
+    """Word after word: the loss and the reordering of states are the same for all."""
 
     @abstractmethod
     def start(self, memory: Memory) -> State: ...
@@ -102,33 +147,15 @@ class Model(nn.Module, ABC):
         self, tokens: Int[Tensor, "N T"], memory: Memory, state: State = None
     ) -> tuple[Float[Tensor, "N T D"], State]: ...
 
-    @abstractmethod
-    def output_weights(self) -> tuple[Tensor, Tensor | None]:
-        """Weight [V,D] and bias [V] of the output layer."""
-
-    def output(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Logits over the target vocabulary."""
-        return nn.functional.linear(hidden, *self.output_weights())
-
     def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
-        """Teacher-forced logits of all target positions (for tests and views)."""
         batch = self.tensors(batch)
         return self.output(self.decode(shift_right(batch.target), self.encode(batch))[0])
 
     def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, int]:
-        """Summed loss over the real target positions, and their number."""
         count = int(batch.target_length.sum())  # from numpy, before anything is on a device
         batch = self.tensors(batch)
         hidden, _ = self.decode(shift_right(batch.target), self.encode(batch))
-        real = padding_mask(batch.target_length, batch.target.size(1)).flatten().nonzero().squeeze(1)
-        rows = hidden.flatten(0, 1).index_select(0, real).float()
-        labels = batch.target.flatten().index_select(0, real)
-        return token_loss(rows, *self.output_weights(), labels, smoothing), count
-
-    def tensors(self, batch: Batch) -> Batch:
-        """The model's door: numpy arrays become tensors on its device."""
-        device = next(self.parameters()).device
-        return batch.map(lambda array: torch.as_tensor(array, device=device))
+        return self.token_loss(hidden, batch, batch.target_length, smoothing), count
 
     def select(self, state: State, memory: Memory, rows: Tensor, sentences: Tensor | None) -> tuple[State, Memory]:
         """The named rows of the state and, if the number of sentences changes, of the memory."""

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from regard.config import Fraction, Options, Positive
 from regard.data.batch import Batch
-from regard.models.base import Memory, Model, check_shared
+from regard.models.base import Autoregressive, Memory, check_shared
 from regard.nn.attention import hide, padding_mask
 from regard.nn.blocks import Dropout
 from regard.nn.convolution import Convolution
@@ -68,7 +68,7 @@ class ResidualBlock(nn.Module):
         return x + self.dropout(self.up(F.relu(self.norms[2](y))))
 
 
-class ByteNet(Model):
+class ByteNet(Autoregressive):
     """Encoder and decoder of dilated convolutions, one on top of the other."""
 
     class Config(Options):

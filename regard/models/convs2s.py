@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.config import Fraction, Options, Positive
 from regard.data.batch import Batch
-from regard.models.base import Memory, Model, check_shared
+from regard.models.base import Autoregressive, Memory, check_shared
 from regard.nn.attention import Dot, hide, padding_mask
 from regard.nn.blocks import Dropout
 from regard.nn.convolution import GatedConvolution, Normed, scale_gradient
@@ -78,7 +78,7 @@ class DecoderLayer(nn.Module):
         return (x + y) * HALF, past
 
 
-class ConvS2S(Model):
+class ConvS2S(Autoregressive):
     """Encoder and decoder of gated convolutions, with attention in every decoder layer."""
 
     class Config(Options):

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from regard.config import Count, Fraction, Options, Positive
 from regard.data.batch import Batch
-from regard.models.base import Memory, Model, check_shared
+from regard.models.base import Autoregressive, Memory, check_shared
 from regard.nn.attention import SCORES, padding_mask
 from regard.nn.blocks import Dropout
 from regard.nn.embedding import token_table
@@ -43,7 +43,7 @@ class RecurrentDecoderState:
     position: int = 0  # steps taken
 
 
-class RNN(Model):
+class RNN(Autoregressive):
     """Encoder and decoder of vanilla, GRU or LSTM layers."""
 
     class Config(Options):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from regard.config import Count, Fraction, Options, Positive
 from regard.data.batch import Batch
-from regard.models.base import Memory, Model, check_shared
+from regard.models.base import Autoregressive, Memory, check_shared
 from regard.nn.attention import MultiHead, hide, padding_mask
 from regard.nn.blocks import Activation, FeedForward, Norm, Residual, Skip
 from regard.nn.embedding import Embedding, PositionJoin, token_table
@@ -119,7 +119,7 @@ class TransformerState:
     position: int
 
 
-class Transformer(Model):
+class Transformer(Autoregressive):
     """Encoder and decoder of attention and feed-forward layers."""
 
     class Config(Options):

@@ -3,6 +3,7 @@
     all            every position at every other (Vaswani 2017, encoder)
     causal         at those before it and at itself (decoder)
     restricted     only at the `radius` positions on either side (Vaswani 2017, section 4, with r = 2 · radius)
+    others         at every other, but not at itself (Gu 2018, decoder)
 
 Restricted attention is computed in blocks of queries, each with the keys it can reach: time and memory grow with n · r,
 not with n². What it knows of positions, if the embeddings do not say it all, is a `Relation`.
@@ -92,11 +93,15 @@ class SelfAttention(MultiHead):
         *,
         causal: bool = False,
         radius: int = 0,  # 0: no limit
+        itself: bool = True,  # False: a position looks at all others
         relation: Relation | None = None,
     ) -> None:
         super().__init__(width, heads, dropout)
+        if not itself and (causal or radius):
+            raise ValueError("a position that does not look at itself looks at all others")
         self.causal = causal
         self.radius = radius
+        self.itself = itself
         self.relation = relation
         self.fused = relation is None or isinstance(relation, Rotary)
 
@@ -156,6 +161,8 @@ class SelfAttention(MultiHead):
 
     def pattern(self, queries: int, keys: int, device: torch.device) -> Tensor | None:
         """Which query may look at which key; None: each at all."""
+        if not self.itself:
+            return ~torch.eye(queries, keys, dtype=torch.bool, device=device)
         if (queries == 1 and self.causal) or not (self.causal or self.radius):
             return None
         before = self.radius or keys
@@ -175,3 +182,16 @@ class SelfAttention(MultiHead):
             return context
         more = self.relation.context(weights, self.first(*weights.shape[-2:]))
         return context if more is None else context + more
+
+
+class PositionalAttention(MultiHead):
+    """Gu et al. 2018, section 3.1: positions look at positions, and find the vectors that stand there."""
+
+    def forward(  # type: ignore[override]
+        self, x: Float[Tensor, "N T D"], positions: Float[Tensor, "T D"], mask: Bool[Tensor, "N T"]
+    ) -> Float[Tensor, "N T D"]:
+        (to_keys, to_values), (key_bias, value_bias) = self.memory.weight.chunk(2), self.memory.bias.chunk(2)
+        places = positions.expand(len(x), -1, -1)
+        query, keys = self.split(self.query(places)), self.split(F.linear(places, to_keys, key_bias))
+        context = self.attend(query, keys, self.split(F.linear(x, to_values, value_bias)), mask)
+        return self.out(context.transpose(1, 2).flatten(2))

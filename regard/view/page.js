@@ -13,6 +13,10 @@ const KINDS = {
     title: "output → output so far",
     help: "Each row is a word being written; the stronger the colour, the more the model looked back at that word.",
   },
+  places: {
+    title: "output → output",
+    help: "All words are written at once; the stronger the colour, the more a word's place looked at that other place.",
+  },
 };
 const POINT = " Point at any word.";
 const SHADES = [["strongest", "most"], ["1", "one"]]; // what the full colour stands for

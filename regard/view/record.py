@@ -14,12 +14,13 @@ import numpy as np
 
 from regard.errors import ConfigError, DataError
 
-Kind = Literal["encoder", "decoder", "cross"]
+Kind = Literal["encoder", "decoder", "places", "cross"]
 Side = Literal["source", "target"]
 DECIMALS = 4  # of a weight in JSON and on the page
 SIDES: dict[Kind, tuple[Side, Side]] = {  # kind → who looks, who is looked at
     "encoder": ("source", "source"),
-    "decoder": ("target", "target"),
+    "decoder": ("target", "target"),  # of what has been written so far
+    "places": ("target", "target"),  # all at once, filled in parallel
     "cross": ("target", "source"),
 }
 
@@ -79,6 +80,8 @@ def guess_kind(name: str) -> Kind:
         return "cross"
     if any("encoder" in part for part in parts):
         return "encoder"
+    if any(part.startswith("place") for part in parts):
+        return "places"
     return "decoder" if any(part.startswith("self") for part in parts) else "cross"
 
 
@@ -89,8 +92,10 @@ def layers_of(maps: Mapping[str, Any], row: int, source_length: int, target_leng
     for name, weights in maps.items():
         kind = guess_kind(name)
         queries, keys = SIDES[kind]
-        cut = weights[row, :, : lengths[queries], : lengths[keys]]
-        layers.append(Map(name, kind, queries, keys, cut.float().numpy()))
+        shape = lengths[queries], lengths[keys]
+        cut = weights[row, :, : shape[0], : shape[1]].float().numpy()
+        missing = [(0, whole - part) for whole, part in zip(shape, cut.shape[1:], strict=True)]
+        layers.append(Map(name, kind, queries, keys, np.pad(cut, [(0, 0), *missing])))  # the end may have no place
     return layers
 
 

@@ -1,0 +1,103 @@
+"""Non-autoregressive Transformer (Gu, Bradbury, Xiong, Li and Socher 2018, "Non-Autoregressive Neural Machine
+Translation").
+
+Idea: all words of the output at once. Which of the many good outputs they are to make together is settled beforehand by
+fertilities, how many output words each source word has; source words are copied so often, and the decoder, which sees
+all places, turns the copies into the output.
+
+    p(y|x) = Σ_f Π_s p(f_s | x) · Π_t p(y_t | x copied by f)
+    loss   = − Σ_s log p(f_s | x) − Σ_t log p(y_t | x copied by f)        f from a word aligner
+
+The decoder's self-attention does not look at itself; positional attention looks from place to place. Total fertility 0
+makes one place. Differs from the paper by option only: pre-norm.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.config import Fraction, Options, Positive
+from regard.data.batch import Batch
+from regard.models.base import Memory
+from regard.models.parallel import Canvas, Parallel, copied
+from regard.models.transformer import Transformer
+
+
+class NonAutoregressive(Parallel):
+    """Encoder, fertilities, and a decoder of copied words."""
+
+    needs = ("fertility",)
+
+    class Config(Options):
+        width: Positive = 256  # of every vector between layers
+        heads: Positive = 4
+        encoder_layers: Positive = 3
+        decoder_layers: Positive = 3
+        feed_forward: Positive = 1024  # inner width
+        norm: Literal["pre", "post"] = "pre"
+        tie: Literal["none", "all"] = "all"  # whether source and output share a table (target words are never read)
+        most: Positive = 50  # fertilities are below this (L)
+        decide: Literal["argmax", "average"] = "argmax"  # the likeliest fertility, or the rounded mean
+        dropout: Fraction = 0.1  # on embeddings and the output of each sub-layer
+
+    def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
+        whole = Transformer.Config(**options.model_dump(exclude={"most", "decide"}))
+        super().__init__(whole, (source_vocabulary, target_vocabulary), itself=False, positional=True)
+        self.options = options
+        self.fertility = nn.Linear(options.width, options.most)
+
+    def fertilities(self, memory: Memory) -> Float[Tensor, "B S L"]:
+        """Log-probabilities of the fertilities of each source token; padding has none for sure."""
+        prices = self.fertility(memory.values).float().log_softmax(-1)
+        certain = F.one_hot(torch.zeros_like(memory.mask, dtype=torch.long), prices.size(-1)).log().to(prices)
+        return torch.where(memory.mask[:, :, None], prices, certain)
+
+    def propose(self, memory: Memory, number: int, generators: Sequence[Any] | None = None) -> Canvas:
+        prices = self.fertilities(memory)
+        chosen = [self.decide(prices)]
+        for candidate in range(1, number):
+            assert generators is not None
+            chosen.append(drawn(prices, memory.mask, [each[candidate] for each in generators]))
+        fertility = torch.stack(chosen, 1)  # [B,K,S]
+        price = prices[:, None].expand(-1, number, -1, -1).gather(-1, fertility[..., None]).squeeze(-1).sum(-1)
+        assert memory.tokens is not None
+        source = memory.tokens[:, None].expand_as(fertility).flatten(0, 1)
+        tokens, length = copied(source, fertility.flatten(0, 1))
+        return Canvas(tokens, length, price.flatten(), fertility.flatten(0, 1))
+
+    def decide(self, prices: Float[Tensor, "B S L"]) -> Int[Tensor, "B S"]:
+        """One fertility for each source token."""
+        if self.options.decide == "argmax":
+            return prices.argmax(-1)
+        mean = (prices.exp() * torch.arange(prices.size(-1), device=prices.device)).sum(-1)
+        return mean.round().long()
+
+    def teach(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
+        prices, words = self.fertilities(memory), batch.target_length - 1
+        known = batch.extra.get("fertility")
+        fertility = fitted(self.decide(prices), words, memory.mask) if known is None else known
+        assert memory.tokens is not None
+        tokens, length = copied(memory.tokens, fertility)
+        price = prices.gather(-1, fertility.clamp_max(self.options.most - 1)[:, :, None]).squeeze(-1).sum(1)
+        return Canvas(tokens, length, price, fertility), -price.sum()
+
+
+def drawn(prices: Float[Tensor, "B S L"], mask: Tensor, generators: Sequence[Any]) -> Int[Tensor, "B S"]:
+    """Fertilities by chance; a sentence's own generator makes the same ones in every batch."""
+    noise = torch.full_like(prices, 0.5, device="cpu")
+    for row, (length, generator) in enumerate(zip(mask.sum(1).tolist(), generators, strict=True)):
+        noise[row, :length] = torch.rand(length, prices.size(-1), generator=generator)
+    gumbel = -(-noise.clamp_min(1e-20).log()).clamp_min(1e-20).log()
+    return (prices + gumbel.to(prices)).argmax(-1)
+
+
+def fitted(fertility: Int[Tensor, "B S"], total: Int[Tensor, "B"], mask: Tensor) -> Int[Tensor, "B S"]:
+    """Fertilities brought to the given sums, each row in proportion and with the least change."""
+    size = fertility.sum(1, keepdim=True)
+    shares = torch.where(size > 0, fertility, mask.long()).double()  # nothing to go by: spread evenly
+    ends = shares.cumsum(1) / shares.sum(1, keepdim=True) * total[:, None]
+    return ends.round().long().diff(dim=1, prepend=torch.zeros_like(size))

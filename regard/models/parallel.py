@@ -1,0 +1,172 @@
+"""What the models share that write all words at once: places to be filled, a decoder that sees all of them, the loss.
+
+A proposal says how many places an output has and what stands at them before they are filled. The decoder looks in both
+directions, so nothing of the output is known but the places:
+
+    layer   x ← x + SelfAttention(x);  x ← x + PositionalAttention(x);  x ← x + CrossAttention(x, memory);
+            x ← x + FeedForward(x)
+
+A target has one place for each word. Its end is no word of its own: with the number of places it is certain.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.data.batch import EOS, PAD, Batch
+from regard.models.base import Memory, Model, check_shared
+from regard.models.transformer import EncoderLayer, Transformer, make_feed_forward, make_residual
+from regard.nn.attention import MultiHead, hide, padding_mask
+from regard.nn.embedding import Embedding, token_table
+from regard.nn.position import Sinusoidal
+from regard.nn.self_attention import PositionalAttention, SelfAttention
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """Places to be filled, of K candidates for each sentence, one after the other."""
+
+    tokens: Int[Tensor, "N T"]  # what stands at the places before they are filled; PAD beyond the last
+    length: Int[Tensor, "N"]  # places of each candidate
+    price: Float[Tensor, "N"]  # log-probability of the proposal
+    fertility: Int[Tensor, "N S"] | None = None  # of each source token, where the model has it
+
+    @property
+    def mask(self) -> Bool[Tensor, "N T"]:
+        """True at the places."""
+        return padding_mask(self.length, self.tokens.size(1))
+
+
+class ParallelLayer(nn.Module):
+    """A decoder layer that sees all places."""
+
+    def __init__(self, options: Transformer.Config, itself: bool, positional: bool) -> None:
+        super().__init__()
+        width, heads, dropout = options.width, options.heads, options.attention_dropout
+        self.place_attention = SelfAttention(width, heads, dropout, itself=itself)
+        self.place_positions = PositionalAttention(width, heads, dropout) if positional else None
+        self.cross_attention = MultiHead(width, heads, dropout)
+        self.feed_forward = make_feed_forward(options)
+        self.around_attention = make_residual(options, self.place_attention)
+        self.around_positions = make_residual(options, self.place_positions)
+        self.around_cross = make_residual(options, self.cross_attention)
+        self.around_feed_forward = make_residual(options, self.feed_forward)
+
+    def forward(
+        self, x: Float[Tensor, "N T D"], mask: Tensor, positions: Tensor, keys: Tensor, values: Tensor, seen: Tensor
+    ) -> Float[Tensor, "N T D"]:
+        def look_at_places(y: Tensor) -> Tensor:
+            assert self.place_positions is not None
+            return self.place_positions(y, positions, mask)
+
+        x = self.around_attention(x, lambda y: self.place_attention(y, mask)[0])
+        x = self.around_positions(x, look_at_places)
+        x = self.around_cross(x, lambda y: self.cross_attention(y, keys, values, seen))
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+class Parallel(Model):
+    """An encoder as the Transformer's, and a decoder that fills all places at once.
+
+    A descendant says what it proposes, what it is taught, and what filled places say.
+    """
+
+    refines: bool = False  # whether filled places may be looked at again, some of them hidden
+    blank: bool = False  # whether a place may be filled with nothing, told by PAD
+    copies: bool = True  # whether places hold source words before they are filled, not target words
+
+    def __init__(
+        self, whole: Transformer.Config, sizes: tuple[int, int], itself: bool = True, positional: bool = False
+    ) -> None:
+        super().__init__()
+        shared = check_shared(whole.tie, *sizes)
+        self.whole = whole
+        source = token_table(sizes[0], whole.width)
+        self.source = Embedding(source, whole.width, "sinusoidal", dropout=whole.dropout)
+        target = source if shared or self.copies else token_table(sizes[1], whole.width)
+        self.canvas = Embedding(target, whole.width, "sinusoidal", dropout=whole.dropout)
+        self.positions = Sinusoidal(whole.width)
+        self.encoder = nn.ModuleList(EncoderLayer(whole) for _ in range(whole.encoder_layers))
+        self.decoder = nn.ModuleList(ParallelLayer(whole, itself, positional) for _ in range(whole.decoder_layers))
+        pre = whole.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(whole.width) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(whole.width) if pre else nn.Identity()
+        self.projection = None
+        if whole.tie in ("none", "embeddings"):
+            self.projection = nn.Linear(whole.width, sizes[1], bias=False)
+            nn.init.normal_(self.projection.weight, std=whole.width**-0.5)
+
+    @abstractmethod
+    def propose(self, memory: Memory, number: int, generators: Sequence[Any] | None = None) -> Canvas:
+        """So many candidates for each sentence: the likeliest first, the others drawn where it is not said how."""
+
+    @abstractmethod
+    def teach(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
+        """Places for the words of the targets as they are known, and the loss of having to propose them."""
+
+    def hide(self, canvas: Canvas, tokens: Int[Tensor, "N T"], hidden: Bool[Tensor, "N T"]) -> Canvas:
+        """The canvas filled with tokens, but for the hidden places, where the model refines."""
+        raise NotImplementedError
+
+    def read(self, tokens: Sequence[int]) -> list[int]:
+        """What filled places say."""
+        return list(tokens)
+
+    def encode(self, batch: Batch) -> Memory:
+        mask = padding_mask(batch.source_length, batch.source.size(1))
+        x = hide(self.source(batch.source), mask)
+        for layer in self.encoder:
+            x = layer(x, mask)
+        x = hide(self.encoder_norm(x), mask)
+        projected = tuple(layer.cross_attention.project(x) for layer in self.decoder)  # type: ignore[operator]
+        return Memory(x, mask, projected, tokens=batch.source)
+
+    def fill(self, canvas: Canvas, memory: Memory) -> Float[Tensor, "N T D"]:
+        """Hidden vectors of all places."""
+        mask = canvas.mask
+        x, positions = hide(self.canvas(canvas.tokens), mask), self.positions(0, canvas.tokens.size(1))
+        for layer, (keys, values) in zip(self.decoder, memory.projected, strict=True):
+            x = layer(x, mask, positions, keys, values, memory.mask)
+        return self.decoder_norm(x)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
+        """The end of a target, which the number of places settles, has all the probability."""
+        batch = self.tensors(batch)
+        memory = self.encode(batch)
+        canvas, _ = self.teach(batch, memory)
+        words = self.output(self.fill(canvas, memory))
+        lowest = torch.finfo(words.dtype).min
+        logits = words.new_full((*batch.target.shape, words.size(-1)), lowest)
+        logits[:, :, EOS] = 0
+        places = min(words.size(1), logits.size(1))
+        real = padding_mask(batch.target_length - 1, places)[:, :, None]
+        logits[:, :places] = torch.where(real, words[:, :places], logits[:, :places])
+        return logits
+
+    def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, int]:
+        count = int(batch.target_length.sum())
+        batch = self.tensors(batch)
+        memory = self.encode(batch)
+        canvas, proposal = self.teach(batch, memory)
+        hidden = self.fill(canvas, memory)[:, : batch.target.size(1)]
+        return self.token_loss(hidden, batch, batch.target_length - 1, smoothing) + proposal, count
+
+    def output_weights(self) -> tuple[Tensor, Tensor | None]:
+        return (self.canvas.tokens if self.projection is None else self.projection).weight, None
+
+
+def copied(source: Int[Tensor, "N S"], fertility: Int[Tensor, "N S"]) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N"]]:
+    """Every source token as often as its fertility says, and how many that makes: at least one, the first token."""
+    length = fertility.sum(1)
+    ends = fertility.cumsum(1)
+    places = torch.arange(int(length.amax().clamp_min(1)), device=source.device).expand(len(source), -1).contiguous()
+    origin = torch.searchsorted(ends, places, right=True).clamp_max(source.size(1) - 1)
+    length = length.clamp_min(1)
+    origin = origin.masked_fill((fertility.sum(1) == 0)[:, None], 0)
+    tokens = source.gather(1, origin).masked_fill(~padding_mask(length, places.size(1)), PAD)
+    return tokens, length

@@ -1,0 +1,78 @@
+"""All words at once: the places a model proposes are filled, and the best of several candidates is taken.
+
+With several passes (mask-predict, Ghazvininejad 2019) the least certain places are hidden and filled again: of T places
+T · (1 − i/n) after pass i of n.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.config import Search, length_penalty
+from regard.data.batch import BOS, EOS, PAD, Hypothesis
+from regard.search.filters import NEVER, Request, check_number
+from regard.search.sample import generator
+
+
+@dataclass(frozen=True)
+class Filler:
+    """All that a parallel search knows of a model."""
+
+    propose: Callable[
+        [int, Sequence[Any]], Any
+    ]  # candidates of a sentence, generators → places, candidate by candidate
+    fill: Callable[[Any], Tensor]  # places → logits [N,T,V]
+    hide: Callable[[Any, Tensor, Tensor], Any] | None  # places, tokens [N,T], which are hidden → places to fill again
+    read: Callable[[Sequence[int]], list[int]]  # the tokens of filled places → ids of an output
+    blank: bool = False  # whether PAD stands for "nothing here"
+
+
+@torch.inference_mode()
+def parallel_search(filler: Filler, request: Request, options: Search) -> list[list[Hypothesis]]:
+    """The outputs of every sentence, best first."""
+    number = {"beam": options.beam, "greedy": 1, "sample": options.nbest}[options.method]
+    seeds = request.seeds or list(range(len(request)))
+    generators = [[generator(options.seed, seed, candidate) for candidate in range(number)] for seed in seeds]
+    canvas = filler.propose(number, generators)
+    tokens, prices = choose(filler, canvas)
+    passes = options.passes if filler.hide else 1
+    for done in range(1, passes):
+        tokens, prices = refine(filler, canvas, tokens, prices, 1 - done / passes)
+    found: list[list[Hypothesis]] = []
+    for sentence, limit in enumerate(request.limits):
+        outputs: dict[tuple[int, ...], Hypothesis] = {}  # several candidates may say the same
+        for row in range(sentence * number, (sentence + 1) * number):
+            places = int(canvas.length[row])
+            ids = tuple(filler.read(tokens[row, :places].tolist()))
+            price = float(prices[row, :places].sum()) + float(canvas.price[row])
+            check_number(price)
+            cut = len(ids) > limit
+            ids = ids[:limit]
+            output = Hypothesis(ids, price / length_penalty(len(ids), options), price, finished=not cut)
+            if ids not in outputs or outputs[ids].score < output.score:
+                outputs[ids] = output
+        found.append(sorted(outputs.values(), key=lambda output: -output.score)[: options.nbest])
+    return found
+
+
+def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
+    """The most probable token of every place, and its log-probability."""
+    prices = filler.fill(canvas).float().log_softmax(-1)
+    never = [BOS, EOS] if filler.blank else [PAD, BOS, EOS]
+    prices[:, :, never] = NEVER
+    best = prices.max(-1)
+    return best.indices, best.values
+
+
+def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Hide the least certain share of the places, at least one, and fill them again."""
+    assert filler.hide is not None
+    hidden = (canvas.length * share).long().clamp_min(1)
+    certain = prices.masked_fill(~canvas.mask, float("inf"))
+    rank = certain.argsort(-1).argsort(-1)
+    again = (rank < hidden[:, None]) & canvas.mask
+    new_tokens, new_prices = choose(filler, filler.hide(canvas, tokens, again))
+    return torch.where(again, new_tokens, tokens), torch.where(again, new_prices, prices)

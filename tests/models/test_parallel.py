@@ -1,0 +1,72 @@
+"""What models share that write all words at once."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from regard.config import Search
+from regard.data.batch import EOS, PAD, make_batch
+from regard.engine.native import NativeEngine
+from regard.errors import ConfigError
+from regard.models.parallel import Parallel, copied
+
+SECTION = {
+    "kind": "nonautoregressive", "width": 8, "heads": 2, "feed_forward": 12, "encoder_layers": 2, "decoder_layers": 2,
+    "most": 6, "dropout": 0.0,
+}  # fmt: skip
+SOURCES = [[4, 5, 6, 2], [7, 2], [2]]
+TARGETS = [[5, 6, 7, 8, 2], [4, 2], [2]]
+
+
+@pytest.fixture
+def model(tiny_model) -> Parallel:
+    return tiny_model(SECTION, 0, 9, 9, scale=0.4)
+
+
+def test_words_are_copied_as_often_as_their_fertility():
+    source = torch.tensor([[4, 5, 6, 2], [7, 8, 2, 0], [9, 2, 0, 0], [5, 6, 2, 0]])
+    fertility = torch.tensor([[1, 0, 3, 0], [0, 2, 0, 0], [0, 0, 0, 0], [5, 1, 0, 0]])
+    tokens, length = copied(source, fertility)
+    assert length.tolist() == [4, 2, 1, 6]  # none at all makes one place
+    assert tokens.tolist() == [
+        [4, 6, 6, 6, PAD, PAD],
+        [8, 8, PAD, PAD, PAD, PAD],
+        [9, PAD, PAD, PAD, PAD, PAD],
+        [5, 5, 5, 5, 5, 6],
+    ]
+
+
+@torch.no_grad()
+def test_all_places_see_each_other_but_not_themselves(model):
+    """Another word copied to one place changes what every other place says."""
+    batch = model.tensors(make_batch(SOURCES[:1], TARGETS[:1]))
+    memory = model.encode(batch)
+    canvas, _ = model.teach(batch, memory)
+    before = model.fill(canvas, memory)
+    for place in range(4):
+        tokens = canvas.tokens.clone()
+        tokens[0, place] = 8
+        after = model.fill(dataclasses.replace(canvas, tokens=tokens), memory)
+        assert ((after - before)[0].abs().amax(-1) > 1e-6).all()
+
+
+@torch.no_grad()
+def test_the_end_is_certain(model):
+    """So that the score of a target is the sum of its words, as for every other model."""
+    logits = model(make_batch(SOURCES, TARGETS))
+    assert logits.shape == (3, 5, 9)
+    for row, target in enumerate(TARGETS):
+        shares = logits[row].log_softmax(-1)
+        assert shares[len(target) - 1, EOS] == 0
+        assert (shares[: len(target) - 1, EOS] < -1e-3).all()
+
+
+def test_an_ensemble_is_refused(model):
+    with pytest.raises(ConfigError, match="word by word"):
+        NativeEngine([model, model])
+
+
+def test_forced_beginnings_are_refused(model):
+    with pytest.raises(ConfigError, match="forced beginnings"):
+        NativeEngine([model]).search(SOURCES, Search(), [[4], [], []])

@@ -1,0 +1,123 @@
+"""The parallel search over made probabilities: choosing, refining, reading."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from regard.config import Search
+from regard.data.batch import BOS, EOS, PAD
+from regard.errors import ModelError
+from regard.search.filters import Request
+from regard.search.parallel import Filler, parallel_search
+
+WORDS = 8
+
+
+@dataclass(frozen=True)
+class Places:
+    """A canvas of made places: what is hidden at each."""
+
+    length: torch.Tensor
+    price: torch.Tensor
+    hidden: torch.Tensor  # [N,T]
+
+    @property
+    def mask(self):
+        return torch.arange(self.hidden.size(1)) < self.length[:, None]
+
+
+def places(lengths, prices=None):
+    length = torch.tensor(lengths)
+    hidden = torch.ones(len(lengths), max(lengths), dtype=torch.bool)
+    return Places(length, torch.tensor(prices or [0.0] * len(lengths)), hidden)
+
+
+def peaked(rows):
+    """Logits that give the named word of each place the named lead."""
+    logits = torch.zeros(len(rows), max(map(len, rows)), WORDS)
+    for row, words in enumerate(rows):
+        for place, (word, lead) in enumerate(words):
+            logits[row, place, word] = lead
+    return logits
+
+
+def search(filler, sentences, **options):
+    return parallel_search(filler, Request([20] * sentences), Search(**options))
+
+
+def test_the_likeliest_word_of_every_place():
+    """PAD, BOS and EOS are never among them."""
+    logits = peaked([[(5, 2.0), (PAD, 9.0), (6, 1.0)], [(EOS, 9.0), (7, 3.0)]])
+    logits[0, 1, 4] = 1.0
+    logits[1, 0, 3] = 0.5
+    filler = Filler(lambda number, _: places([3, 2]), lambda canvas: logits.clone(), None, list)
+    (first,), (second,) = search(filler, 2, method="greedy", alpha=0.0)
+    assert (first.ids, second.ids) == ((5, 4, 6), (3, 7))
+    shares = logits.log_softmax(-1)
+    wanted = shares[0, 0, 5] + shares[0, 1, 4] + shares[0, 2, 6]
+    assert first.log_probability == pytest.approx(float(wanted), abs=1e-5)
+    assert BOS not in first.ids
+
+
+def test_candidates_are_ranked_by_score_and_told_once():
+    canvas = places([1, 2, 2, 1], [-0.5, -0.1, -0.2, -3.0])
+    logits = peaked([[(4, 3.0)], [(5, 6.0), (6, 6.0)], [(5, 6.0), (6, 6.0)], [(7, 3.0)]])
+    filler = Filler(lambda number, generators: canvas, lambda _: logits.clone(), None, list)
+    (outputs,) = search(filler, 1, beam=4, nbest=4)
+    assert [output.ids for output in outputs] == [(5, 6), (4,), (7,)]
+    shares = logits.log_softmax(-1)
+    best = float(shares[1, 0, 5] + shares[1, 1, 6]) - 0.1
+    assert outputs[0].log_probability == pytest.approx(best, abs=1e-5)
+    assert outputs[0].score == pytest.approx(best / 2, abs=1e-5)
+
+
+def test_the_least_certain_places_are_filled_again():
+    """Four places, four passes: 3, 2 and 1 of them are looked at again, with the others known."""
+    seen = []
+    first = peaked([[(4, 1.0), (5, 4.0), (6, 2.0), (7, 3.0)]])
+
+    def fill(canvas):
+        if canvas.hidden.all():
+            return first.clone()
+        return peaked([[(4, 8.0), (5, 8.0), (4, 1.5), (5, 8.0)]])
+
+    def hide(canvas, tokens, hidden):
+        seen.append((tokens[0].tolist(), hidden[0].tolist()))
+        return replace(canvas, hidden=hidden)
+
+    filler = Filler(lambda number, _: places([4]), fill, hide, list)
+    ((output,),) = search(filler, 1, method="greedy", passes=4)
+    assert [sum(hidden) for _, hidden in seen] == [3, 2, 1]
+    assert seen[0] == ([4, 5, 6, 7], [True, False, True, True])
+    assert seen[1][1][2]  # still the least certain
+    assert output.ids == (4, 5, 4, 5)
+    ((once,),) = search(filler, 1, method="greedy")
+    assert once.ids == (4, 5, 6, 7)
+
+
+def test_one_place_is_always_looked_at_again():
+    counts = []
+
+    def hide(canvas, tokens, hidden):
+        counts.append(int(hidden.sum()))
+        return replace(canvas, hidden=hidden)
+
+    filler = Filler(lambda number, _: places([1]), lambda canvas: peaked([[(4, 1.0)]]), hide, list)
+    search(filler, 1, method="greedy", passes=3)
+    assert counts == [1, 1]
+
+
+def test_blanks_and_what_they_say():
+    logits = peaked([[(5, 5.0), (5, 5.0), (PAD, 5.0), (5, 5.0)]])
+    read = lambda tokens: [token for place, token in enumerate(tokens) if token and token != ([0] + tokens)[place]]  # noqa: E731, RUF005
+    filler = Filler(lambda number, _: places([4]), lambda canvas: logits.clone(), None, read, blank=True)
+    ((output,),) = search(filler, 1, method="greedy")
+    assert output.ids == (5, 5)
+
+
+def test_damaged_weights_are_told():
+    logits = torch.full((1, 2, WORDS), float("nan"))
+    filler = Filler(lambda number, _: places([2]), lambda canvas: logits, None, list)
+    with pytest.raises(ModelError, match="not numbers"):
+        search(filler, 1, method="greedy")
