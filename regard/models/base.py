@@ -43,6 +43,7 @@ MODELS = {
     "transformer": "regard.models.transformer:Transformer",
     "average": "regard.models.average:AverageAttention",
     "nonautoregressive": "regard.models.nonautoregressive:NonAutoregressive",
+    "maskpredict": "regard.models.maskpredict:MaskPredict",
 }
 
 State = Any
@@ -123,11 +124,17 @@ class Model(nn.Module, ABC):
         """Logits over the target vocabulary."""
         return nn.functional.linear(hidden, *self.output_weights())
 
-    def token_loss(self, hidden: Float[Tensor, "B T D"], batch: Batch, lengths: Tensor, smoothing: float) -> Tensor:
-        """Summed cross-entropy of the first `lengths` target positions of each row."""
-        real = padding_mask(lengths, hidden.size(1)).flatten().nonzero().squeeze(1)
-        rows = hidden.flatten(0, 1).index_select(0, real).float()
-        labels = batch.target[:, : hidden.size(1)].flatten().index_select(0, real)
+    def token_loss(
+        self,
+        hidden: Float[Tensor, "B T D"],
+        target: Int[Tensor, "B T"],
+        asked: Bool[Tensor, "B T"],
+        smoothing: float,
+    ) -> Tensor:
+        """Summed cross-entropy of the target positions that are asked for; no other reaches the output layer."""
+        places = asked.flatten().nonzero().squeeze(1)
+        rows = hidden.flatten(0, 1).index_select(0, places).float()
+        labels = target.flatten().index_select(0, places)
         return token_loss(rows, *self.output_weights(), labels, smoothing)
 
     def tensors(self, batch: Batch) -> Batch:
@@ -155,7 +162,8 @@ class Autoregressive(Model):
         count = int(batch.target_length.sum())  # from numpy, before anything is on a device
         batch = self.tensors(batch)
         hidden, _ = self.decode(shift_right(batch.target), self.encode(batch))
-        return self.token_loss(hidden, batch, batch.target_length, smoothing), count
+        real = padding_mask(batch.target_length, batch.target.size(1))
+        return self.token_loss(hidden, batch.target, real, smoothing), count
 
     def select(self, state: State, memory: Memory, rows: Tensor, sentences: Tensor | None) -> tuple[State, Memory]:
         """The named rows of the state and, if the number of sentences changes, of the memory."""

@@ -35,6 +35,7 @@ class Canvas:
     length: Int[Tensor, "N"]  # places of each candidate
     price: Float[Tensor, "N"]  # log-probability of the proposal
     fertility: Int[Tensor, "N S"] | None = None  # of each source token, where the model has it
+    asked: Bool[Tensor, "N T"] | None = None  # places a lesson is about (None: all)
 
     @property
     def mask(self) -> Bool[Tensor, "N T"]:
@@ -109,6 +110,10 @@ class Parallel(Model):
     def teach(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
         """Places for the words of the targets as they are known, and the loss of having to propose them."""
 
+    def lesson(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
+        """What an update is made from; it may differ from what is known by chance."""
+        return self.teach(batch, memory)
+
     def hide(self, canvas: Canvas, tokens: Int[Tensor, "N T"], hidden: Bool[Tensor, "N T"]) -> Canvas:
         """The canvas filled with tokens, but for the hidden places, where the model refines."""
         raise NotImplementedError
@@ -152,9 +157,12 @@ class Parallel(Model):
         count = int(batch.target_length.sum())
         batch = self.tensors(batch)
         memory = self.encode(batch)
-        canvas, proposal = self.teach(batch, memory)
+        canvas, proposal = self.lesson(batch, memory)
         hidden = self.fill(canvas, memory)[:, : batch.target.size(1)]
-        return self.token_loss(hidden, batch, batch.target_length - 1, smoothing) + proposal, count
+        asked = padding_mask(batch.target_length - 1, hidden.size(1))
+        if canvas.asked is not None:
+            asked = asked & canvas.asked[:, : hidden.size(1)]
+        return self.token_loss(hidden, batch.target[:, : hidden.size(1)], asked, smoothing) + proposal, count
 
     def output_weights(self) -> tuple[Tensor, Tensor | None]:
         return (self.canvas.tokens if self.projection is None else self.projection).weight, None

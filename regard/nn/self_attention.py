@@ -110,7 +110,7 @@ class SelfAttention(MultiHead):
     ) -> tuple[Float[Tensor, "N T D"], Cache | None]:
         """Every position's context; with a cache after the positions in it, and the cache to go on with."""
         query = self.split(self.query(x))
-        keys, values = self.project(x)
+        keys, values = (self.split(part) for part in self.memory(x).chunk(2, -1))
         if self.relation is not None:
             query, keys = self.relation.place(query, keys, cache.forgotten + cache.length if cache else 0)
         if cache is not None:
