@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": ("compare", "train several models alike, and measure them alike: one table, one page"),
     "score": ("score", "the probability a model gives to given pairs"),
     "attend": ("attend", "show what a model looks at: HTML, PNG, SVG, JSON or the terminal"),
+    "layers": ("layers", "measure what kinds of layers cost and how far apart they leave positions"),
     "export": ("export", "make a model ready for the fast engine, and check it against torch"),
     "average": ("average", "average the weights of several models"),
     "inspect": ("inspect", "tell what is in a model or run directory, and check it"),

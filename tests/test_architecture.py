@@ -79,8 +79,9 @@ def within(name: str, *places: str) -> bool:
 
 STUDY = (
     "study", "recipe", "pipeline", "predict", "evaluation", "metrics", "view", "data", "directory", "origin", "config",
-    "errors",
+    "errors", "nn",
 )  # fmt: skip
+STUDY_OF_LAYERS = {f"regard.study.{name}" for name in ("subject", "cost", "path", "layers")}  # they know networks
 ONLY = {  # room → the only parts of regard it may import, even inside a function
     "errors": [],
     "config": ["regard.errors"],
@@ -128,6 +129,12 @@ def test_only_commands_know_the_study():
     assert {room(name) for name in knowing} == {"study", "commands"}
 
 
+def test_of_the_study_only_that_of_layers_knows_networks():
+    modules = [name for name in MODULES if room(name) == "study"]
+    knowing = {name for name in modules if any(within(each.target, "regard.nn") for each in IMPORTS[name])}
+    assert knowing < STUDY_OF_LAYERS
+
+
 def test_there_are_no_import_cycles():
     """Between modules as they are imported; what a function imports when it is called cannot make one."""
     graph = {
@@ -173,7 +180,8 @@ HEAVY = ("torch", "safetensors.torch", "tensorboard", "matplotlib")
 
 
 def light_modules() -> list[str]:
-    return LIGHT + [name for name in MODULES if room(name) in ("data", "tasks", "study")]
+    light = [name for name in MODULES if room(name) in ("data", "tasks", "study")]
+    return LIGHT + [name for name in light if name not in STUDY_OF_LAYERS]
 
 
 def test_the_text_column_imports_no_torch():

@@ -23,6 +23,7 @@ class Chart:
     x_name: str
     y_name: str
     lines: Mapping[str, Points]
+    logarithmic: bool = False  # both axes: a power is a straight line
 
 
 @dataclass(frozen=True)

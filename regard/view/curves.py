@@ -2,7 +2,7 @@
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,6 +13,7 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 30
 MOST_POINTS = 300  # a longer line is averaged in equal stretches
 TOUCH = 5  # radius in which the pointer finds a point
 LETTER = 6  # width of a letter of a label
+MOST_MARKS = 8  # values of an axis that are all named
 COLOURS = 9  # of the lines of several models, in page.css
 
 
@@ -33,15 +34,17 @@ def series(number: int) -> str:
     return f"series-{number % COLOURS + 1}" + (" dashed" if number // COLOURS % 2 else "")
 
 
-def draw_chart(title: str, lines: Sequence[Line], x_name: str = "step") -> str:
-    """A figure with its lines; nothing to draw gives an empty string."""
-    drawn = [Line(line.name, thin(_finite(line.points)), line.style) for line in lines]
+def draw_chart(title: str, lines: Sequence[Line], x_name: str = "step", logarithmic: bool = False) -> str:
+    """A figure with its lines; nothing to draw gives an empty string, and so does what has no logarithm."""
+    drawn = [Line(line.name, thin(_finite(line.points, logarithmic)), line.style) for line in lines]
     drawn = [line for line in drawn if line.points]
     if not drawn:
         return ""
-    x_ticks = ticks(*_span([x for line in drawn for x, _ in line.points]), whole=True)
-    y_ticks = ticks(*_span([y for line in drawn for _, y in line.points]))
-    frame = _Frame(x_ticks, y_ticks)
+    x, y = ([point[axis] for line in drawn for point in line.points] for axis in (0, 1))
+    if logarithmic:
+        frame = _Frame(own_marks(x) or powers(*_span(x), 2), powers(*_span(y), 10), math.log)
+    else:
+        frame = _Frame(ticks(*_span(x), whole=True), ticks(*_span(y)), float)
     key = "".join(f'<span><i class="{line.style}"></i>{html.escape(line.name)}</span>' for line in drawn)
     label = html.escape(f"{title}: {', '.join(line.name for line in drawn)}")
     return (
@@ -56,16 +59,18 @@ def draw_chart(title: str, lines: Sequence[Line], x_name: str = "step") -> str:
 class _Frame:
     """From values to places in the drawing."""
 
-    def __init__(self, x_ticks: Sequence[float], y_ticks: Sequence[float]) -> None:
-        self.x_ticks, self.y_ticks = x_ticks, y_ticks
+    def __init__(self, x_ticks: Sequence[float], y_ticks: Sequence[float], scale: Callable[[float], float]) -> None:
+        self.x_ticks, self.y_ticks, self._scale = x_ticks, y_ticks, scale
 
     def x(self, value: float) -> float:
-        share = (value - self.x_ticks[0]) / (self.x_ticks[-1] - self.x_ticks[0])
-        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+        return round(LEFT + self._share(value, self.x_ticks) * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, value: float) -> float:
-        share = (value - self.y_ticks[0]) / (self.y_ticks[-1] - self.y_ticks[0])
-        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
+        return round(HEIGHT - BOTTOM - self._share(value, self.y_ticks) * (HEIGHT - TOP - BOTTOM), 1)
+
+    def _share(self, value: float, marks: Sequence[float]) -> float:
+        first, last = self._scale(marks[0]), self._scale(marks[-1])
+        return (self._scale(value) - first) / (last - first)
 
     def grid(self, x_name: str) -> str:
         parts = []
@@ -99,8 +104,9 @@ def _draw_line(frame: _Frame, line: Line, x_name: str) -> str:
     return f'<polyline class="line {line.style}" points="{path}"/>{"".join(dots)}'
 
 
-def _finite(points: Points) -> list[tuple[float, float]]:
-    return [(float(x), float(y)) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+def _finite(points: Points, positive: bool = False) -> list[tuple[float, float]]:
+    finite = [(float(x), float(y)) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+    return [(x, y) for x, y in finite if min(x, y) > 0] if positive else finite
 
 
 def thin(points: Points, most: int = MOST_POINTS) -> list[tuple[float, float]]:
@@ -127,6 +133,18 @@ def ticks(low: float, high: float, count: int = 5, whole: bool = False) -> list[
     step = max(1.0, math.ceil(step)) if whole else step
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [place * step for place in range(first, max(last, first + 1) + 1)]
+
+
+def own_marks(values: Sequence[float]) -> list[float]:
+    """The values themselves, where they are few: sizes that were measured; else none."""
+    found = sorted(set(values))
+    return found if 2 <= len(found) <= MOST_MARKS else []
+
+
+def powers(low: float, high: float, base: int) -> list[float]:
+    """Powers of a base that enclose an interval."""
+    first, last = math.floor(math.log(low, base) + 1e-9), math.ceil(math.log(high, base) - 1e-9)
+    return [float(base) ** place for place in range(first, max(last, first + 1) + 1)]
 
 
 def number(value: float) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from regard.errors import ConfigError
 from regard.view.comparison import Chart, Look
+from regard.view.curves import number, own_marks
 from regard.view.record import AttentionView, Kind, Map
 from regard.view.tokens import shown, shown_text
 
@@ -108,11 +109,25 @@ def _draw_lines(axes: Any, chart: Chart, names: Sequence[str], key: bool = True)
     axes.set_title(shown_text(chart.title), loc="left", color=INK, fontsize=11, parse_math=False)
     axes.set_xlabel(shown_text(chart.x_name), color=QUIET, parse_math=False)
     axes.set_ylabel(shown_text(chart.y_name), color=QUIET, parse_math=False)
+    if chart.logarithmic:
+        _set_logarithmic(axes, [x for points in chart.lines.values() for x, _ in points])
     axes.grid(color=HAIR, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     if key and len(chart.lines) > 1:
         _name_lines(axes.legend(frameon=False))
+
+
+def _set_logarithmic(axes: Any, sizes: Sequence[float]) -> None:
+    """Both axes logarithmic, with plain numbers at them."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+    axes.set(xscale="log", yscale="log")
+    axes.xaxis.set_major_locator(FixedLocator(own_marks(sizes)) if own_marks(sizes) else LogLocator(2))
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
 def _name_lines(legend: Any) -> None:

@@ -1,4 +1,4 @@
-"""A made comparison of three rows: the second one better, the third one failed."""
+"""A made comparison of three rows, the second one better, the third one failed; and a made study of layers."""
 
 import pytest
 
@@ -68,3 +68,40 @@ def comparison() -> dict:
         },
         "rows": [made_row("one", 20.0), second, {"name": "three", "failure": "training diverged"}],
     }
+
+
+@pytest.fixture(scope="session")
+def made_layers() -> dict:
+    """A study of layers with times that follow the paper exactly, and counts of real small networks."""
+    from regard.study.advice import make_advice
+    from regard.study.cost import Cost
+    from regard.study.layers import QUICK, Settings, count_paths, count_steps, describe, plan, tell_sweep
+    from regard.study.subject import SUBJECTS, Size
+
+    def seconds(name: str, size: Size) -> float:
+        n, d, k, r = size.length, size.width, size.kernel, size.neighbourhood
+        kind = name.removesuffix(" alone")
+        square = {"attention": n * n * d, "unfused": 2 * n * n * d, "restricted": 2 * r * n * d}
+        return 1e-9 * {**square, "recurrence": n * d * d, "convolution": k * n * d * d, "dilated": k * n * d * d}[kind]
+
+    settings = Settings(**{**QUICK, "lengths": (16, 64, 256), "width": 64})
+    sweeps = plan(settings)
+    costs = {}
+    for case in (case for sweep in sweeps.values() for case in sweep.cases):
+        value = seconds(case.subject, case.size)
+        costs[case] = {
+            mode: Cost((value, 1.1 * value), round(1e12 * value))
+            for mode, value in (("forward", value), ("gradient", 3 * value))
+        }
+    result = {
+        "origin": {"machine": "a <machine>", "threads": 1, "torch": "2", "commit": None, "finished": "today",
+                   "command": "regard layers"},
+        "settings": settings.model_dump(mode="json"),
+        "layers": {name: describe(subject) for name, subject in SUBJECTS.items()},
+        "sweeps": {name: tell_sweep(sweep, costs) for name, sweep in sweeps.items()},
+        "skipped": [],
+        "difference": {"largest": 1e-7, "lengths": [128, 256]},
+        "steps": count_steps(settings, lambda *what: None),
+        "paths": count_paths(settings, lambda *what: None),
+    }  # fmt: skip
+    return {**result, "advice": make_advice(result)}

@@ -5,7 +5,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from regard.errors import ConfigError
-from regard.view.plots import line_plot, plot_attention
+from regard.view.comparison import Chart
+from regard.view.plots import line_plot, plot_attention, plot_charts
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -56,6 +57,15 @@ def test_line_plot(tmp_path):
     assert (tmp_path / "x.png").read_bytes().startswith(PNG)
     with pytest.raises(ConfigError, match="known endings"):
         line_plot(tmp_path / "x.gif", series)
+
+
+@pytest.mark.parametrize("sizes", [[64, 128, 256], [64], list(range(1, 30))])
+def test_logarithmic_axes(sizes, tmp_path):
+    charts = [Chart("time", "n", "ms", {"a": [(n, n**2) for n in sizes]}, logarithmic=True)]
+    plot_charts(tmp_path / "x.svg", charts, ["a"])
+    text = (tmp_path / "x.svg").read_text()
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    assert ("<!-- 128 -->" in text) == (128 in sizes)
 
 
 def test_missing_matplotlib_tells_what_to_install(small_report, tmp_path, monkeypatch):
