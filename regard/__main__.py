@@ -22,6 +22,7 @@ COMMANDS = {
     "translate": ("translate", "raw text in, finished text out: one line for each line"),
     "evaluate": ("evaluate", "score a model, or its outputs, against references"),
     "score": ("score", "the probability a model gives to given pairs"),
+    "align": ("align", "tell which target token belongs to which source token; fertilities; alignment error rate"),
     "attend": ("attend", "show what a model looks at: HTML, PNG, SVG, JSON or the terminal"),
     "export": ("export", "make a model ready for the fast engine, and check it against torch"),
     "average": ("average", "average the weights of several models"),
