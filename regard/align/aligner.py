@@ -14,7 +14,7 @@ from pydantic import Field
 from regard.align.bitext import Bitext, Chunk, Row
 from regard.align.hmm import Jumps
 from regard.align.lexicon import Lexicon
-from regard.align.links import Links
+from regard.align.links import Alignment
 from regard.align.positions import Diagonal, Placement, Uniform
 from regard.align.symmetrise import SYMMETRISE, Symmetrisation
 from regard.config import Count, Fraction, Options, Positive
@@ -82,9 +82,9 @@ class Direction:
         self.placement.update()
         return total / max(1, self.bitext.tokens)
 
-    def links(self) -> list[Links]:
+    def links(self) -> Alignment:
         """(source, target) links of every pair, from 0; none of a pair that is empty or too long."""
-        found: list[Links] = [frozenset()] * len(self.bitext)
+        found = [np.zeros((3, 0), dtype=np.int64)]
         for chunk, _, emission in self._chunks():
             if self.options.threshold:
                 posterior, _ = self.placement.expect(emission, chunk.lengths)
@@ -93,33 +93,28 @@ class Direction:
                 path = self.placement.decode(emission, chunk.lengths)
                 target, pair = np.nonzero((path > 0) & (chunk.target > 0))
                 source = path[target, pair] - 1
-            order = np.argsort(pair, kind="stable")
-            edges = np.searchsorted(pair[order], np.arange(len(chunk.rows) + 1)).tolist()
-            couples = list(zip(source[order].tolist(), target[order].tolist(), strict=True))
-            for row, start, end in zip(chunk.rows.tolist(), edges[:-1], edges[1:], strict=True):
-                found[row] = frozenset(couples[start:end])
-        return found
+            found.append(np.stack([chunk.rows[pair], source, target]))
+        return Alignment(len(self.bitext), *np.concatenate(found, axis=1))
 
 
-def align(rows: Iterable[Row], options: AlignerOptions | None = None, say: Say = lambda text: None) -> list[Links]:
+def align(rows: Iterable[Row], options: AlignerOptions | None = None, say: Say = lambda text: None) -> Alignment:
     """Rows of (source ids, target ids) → the links of each; `say` is told how far it is."""
     return align_bitext(Bitext.read(rows, (options or AlignerOptions()).longest), options, say)
 
 
-def align_bitext(bitext: Bitext, options: AlignerOptions | None = None, say: Say = lambda text: None) -> list[Links]:
+def align_bitext(bitext: Bitext, options: AlignerOptions | None = None, say: Say = lambda text: None) -> Alignment:
     """The same of rows that are already read."""
     options = options or AlignerOptions()
 
-    def one(name: str, pairs: Bitext) -> list[Links]:
+    def one(name: str, pairs: Bitext) -> Alignment:
         direction = Direction(pairs, options)
         direction.train(lambda text: say(f"{name}: {text}"))
         return direction.links()
 
-    forward = one("forward", bitext) if options.direction != "backward" else []
     if options.direction == "forward":
-        return forward
-    backward = [frozenset((source, target) for target, source in links) for links in one("backward", bitext.swapped())]
+        return one("forward", bitext)
     if options.direction == "backward":
-        return backward
+        return one("backward", bitext.swapped()).turned()
+    forward, backward = one("forward", bitext), one("backward", bitext.swapped()).turned()
     combine = SYMMETRISE[options.symmetrise]
-    return [combine(*both) for both in zip(forward, backward, strict=True)]
+    return Alignment.pack(combine(forward[number], backward[number]) for number in range(len(bitext)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from regard.align.bitext import Bitext
-from regard.align.links import Links
+from regard.align.links import Alignment
 from regard.data.batch import EOS
 from regard.errors import ModelError
 
@@ -18,9 +18,9 @@ ROWS = 64  # pairs that are looked at together, at most
 TOKENS = 4096  # rows × longest row of either side
 
 
-def attention_links(look: Look, bitext: Bitext, tell: Callable[[int], None] = lambda done: None) -> list[Links]:
+def attention_links(look: Look, bitext: Bitext, tell: Callable[[int], None] = lambda done: None) -> Alignment:
     """The links of every pair; `tell` hears how many are done."""
-    found: list[Links] = [frozenset()] * len(bitext)
+    found = [np.zeros((3, 0), dtype=np.int64)]
     done = 0
     for rows in _batches(bitext):
         sources, targets = ([side.row(row) for row in rows] for side in (bitext.source, bitext.target))
@@ -28,11 +28,11 @@ def attention_links(look: Look, bitext: Bitext, tell: Callable[[int], None] = la
         if weights is None:
             raise ModelError("this model has no attention from target to source, so nothing can be aligned by it")
         for row, map_, source, target in zip(rows, weights, sources, targets, strict=True):
-            best = map_[: len(target), : len(source)].argmax(1).tolist()
-            found[row] = frozenset((place, number) for number, place in enumerate(best))
+            best = map_[: len(target), : len(source)].argmax(1)
+            found.append(np.stack([np.full(len(best), row), best, np.arange(len(best))]))
         done += len(rows)
         tell(done)
-    return found
+    return Alignment(len(bitext), *np.concatenate(found, axis=1))
 
 
 def _batches(bitext: Bitext) -> list[list[int]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from regard.align.aligner import AlignerOptions
     from regard.align.bitext import Bitext
     from regard.align.fertility import Histogram
-    from regard.align.links import Gold, Links
+    from regard.align.links import Alignment, Gold
 
 EPILOGUE = """\
 examples:
@@ -100,8 +100,8 @@ def check(arguments: argparse.Namespace) -> "AlignerOptions":
     if "iterations" in given:
         given["iterations"] = read_iterations(arguments.iterations)
     for name in ("output", "fertilities", "histogram"):
-        path = Path(getattr(arguments, name) or "none").absolute()
-        if path.is_dir() or not path.parent.is_dir():
+        path = getattr(arguments, name)
+        if path and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
             raise ConfigError(f"--{name} {path}: expected a file in a folder that is there")
     if arguments.histogram:
         from regard.view.plots import check_picture
@@ -154,7 +154,7 @@ def attending(arguments: argparse.Namespace, pairs: Iterable[Pair]) -> tuple[Any
     return predictor.task.rows(pairs), predictor.engine.cross_attention
 
 
-def find_links(bitext: "Bitext", options: "AlignerOptions", look: Any, quiet: bool) -> "list[Links]":
+def find_links(bitext: "Bitext", options: "AlignerOptions", look: Any, quiet: bool) -> "Alignment":
     """The links of every pair, by attention if there is a model."""
     from regard.align.aligner import align_bitext
     from regard.align.attention import attention_links
@@ -185,7 +185,7 @@ def tell(bitext: "Bitext") -> None:
 
 
 def finish(
-    arguments: argparse.Namespace, bitext: "Bitext", links: "list[Links]", gold: "list[Gold] | None", other: Any
+    arguments: argparse.Namespace, bitext: "Bitext", links: "Alignment", gold: "list[Gold] | None", other: Any
 ) -> None:
     """Write what was asked for, and print scores."""
     from regard.align.agreement import alignment_error

@@ -1,14 +1,30 @@
 """Pharaoh files, and what is wrong about one."""
 
+import numpy as np
 import pytest
 
-from regard.align.links import Gold, read_links, write_links
+from regard.align.links import Alignment, Gold, read_links, write_links
 from regard.errors import DataError
 
 
 def test_a_line_in_order():
     assert write_links({(2, 10), (2, 9), (0, 1)}) == "0-1 2-9 2-10"
     assert write_links([]) == ""
+
+
+def test_a_whole_corpus_of_links():
+    pairs = [frozenset({(0, 3), (4, 1)}), frozenset(), frozenset({(2, 2)}), frozenset()]
+    packed = Alignment.pack(pairs)
+    assert list(packed) == pairs
+    assert packed[2] == {(2, 2)}
+    assert list(packed.turned()) == [frozenset((b, a) for a, b in each) for each in pairs]
+    mixed = Alignment(4, np.array([2, 0, 0]), np.array([2, 4, 0]), np.array([2, 1, 3]))
+    assert list(mixed) == pairs
+    assert list(Alignment.pack([])) == []
+    assert packed[-2] == packed[2:][0] == {(2, 2)}
+    for outside in (-5, 4):
+        with pytest.raises(IndexError):
+            packed[outside]
 
 
 def test_sure_and_possible_links(tmp_path):
