@@ -23,6 +23,7 @@ COMMANDS = {
     "evaluate": ("evaluate", "score a model, or its outputs, against references"),
     "compare": ("compare", "train several models alike, and measure them alike: one table, one page"),
     "score": ("score", "the probability a model gives to given pairs"),
+    "align": ("align", "tell which target token belongs to which source token; fertilities; alignment error rate"),
     "attend": ("attend", "show what a model looks at: HTML, PNG, SVG, JSON or the terminal"),
     "layers": ("layers", "measure what kinds of layers cost and how far apart they leave positions"),
     "export": ("export", "make a model ready for the fast engine, and check it against torch"),

@@ -1,6 +1,6 @@
-"""Pictures for papers: heat maps and curves as PNG, SVG or PDF, drawn by matplotlib (extra `plot`).
+"""Pictures for papers: heat maps, curves and bars as PNG, SVG or PDF, drawn by matplotlib (extra `plot`).
 
-Only `Figure` objects are made: no pyplot, no backend switch, no change of matplotlib's settings, so that a
+Only `Figure` objects are made: no pyplot, no backend switch, no lasting change of matplotlib's settings, so that a
 notebook's own plots stay as they are. Token text is never read as mathematics, and a letter that no
 installed font has is drawn as a box, silently.
 """
@@ -106,14 +106,10 @@ def _draw_lines(axes: Any, chart: Chart, names: Sequence[str], key: bool = True)
         style = ("o" if len(x) <= 40 else "") + ("-" if number // len(LINES) % 2 == 0 else "--")
         label = shown_text(name).lstrip("_")  # matplotlib hides names that begin with one
         axes.plot(x, y, style, color=LINES[number % len(LINES)], label=label, linewidth=1.6, markersize=4)
-    axes.set_title(shown_text(chart.title), loc="left", color=INK, fontsize=11, parse_math=False)
-    axes.set_xlabel(shown_text(chart.x_name), color=QUIET, parse_math=False)
-    axes.set_ylabel(shown_text(chart.y_name), color=QUIET, parse_math=False)
+    _label(axes, chart.title, chart.x_name, chart.y_name)
     if chart.logarithmic:
         _set_logarithmic(axes, [x for points in chart.lines.values() for x, _ in points])
     axes.grid(color=HAIR, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
     if key and len(chart.lines) > 1:
         _name_lines(axes.legend(frameon=False))
 
@@ -134,6 +130,35 @@ def _name_lines(legend: Any) -> None:
     """Names in a key are never read as mathematics."""
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+def bar_plot(
+    path: str | Path, bars: Sequence[tuple[str, float]], title: str = "", x_label: str = "", y_label: str = ""
+) -> None:
+    """Named bars with their heights, shares of one: a histogram."""
+    figure = _new_figure(max(3.2, 0.5 * len(bars) + 1.2), 3.6)
+    axes = figure.add_subplot()
+    drawn = axes.bar(range(len(bars)), [height for _, height in bars], color=LINES[0], width=0.8)
+    axes.bar_label(drawn, [f"{100 * height:.1f} %" for _, height in bars], fontsize=7, color=QUIET, padding=2)
+    axes.set_xticks(range(len(bars)), [shown_text(name) for name, _ in bars], parse_math=False)
+    axes.yaxis.set_major_formatter(lambda value, place: f"{100 * value:.0f} %")
+    axes.grid(axis="y", color=HAIR, linewidth=0.8)
+    _label(axes, title, x_label, y_label)
+    _save(figure, Path(path))
+
+
+def check_picture(path: str | Path) -> None:
+    """Refuse a picture that could not be drawn, before the work of which it is to be the result."""
+    _check_ending(Path(path))
+    _new_figure(1, 1)
+
+
+def _label(axes: Any, title: str, x_label: str, y_label: str) -> None:
+    axes.set_title(shown_text(title), loc="left", color=INK, fontsize=11, parse_math=False)
+    axes.set_xlabel(shown_text(x_label), color=QUIET, parse_math=False)
+    axes.set_ylabel(shown_text(y_label), color=QUIET, parse_math=False)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _main_size(rows: Sequence[str], columns: Sequence[str]) -> tuple[float, float]:
@@ -222,10 +247,16 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def _save(figure: Any, path: Path) -> None:
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
+def _check_ending(path: Path) -> str:
+    if path.suffix.lower() not in ENDINGS:
         raise ConfigError(f"{path}: unknown ending '{path.suffix}'; known endings: {', '.join(ENDINGS)}")
+    return path.suffix.lower()
+
+
+def _save(figure: Any, path: Path) -> None:
+    ending = _check_ending(path)
     dated = {} if ending == ".png" else {"CreationDate" if ending == ".pdf" else "Date": None}  # same input, same file
-    with _quietly():
+    from matplotlib import rc_context
+
+    with _quietly(), rc_context({"svg.hashsalt": "regard"}):  # else the names inside an SVG are drawn by lot
         figure.savefig(path, dpi=160, metadata=dated)

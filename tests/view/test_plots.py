@@ -6,7 +6,7 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.view.comparison import Chart
-from regard.view.plots import line_plot, plot_attention, plot_charts
+from regard.view.plots import bar_plot, check_picture, line_plot, plot_attention, plot_charts
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -66,6 +66,24 @@ def test_logarithmic_axes(sizes, tmp_path):
     text = (tmp_path / "x.svg").read_text()
     assert ElementTree.fromstring(text).tag.endswith("svg")
     assert ("<!-- 128 -->" in text) == (128 in sizes)
+
+
+def test_bar_plot(tmp_path):
+    bars = [("0", 0.25), ("1", 0.5), ("$2+", 0.25)]
+    for name in ("x.png", "x.svg"):
+        bar_plot(tmp_path / name, bars, "fertility $", "target tokens", "source tokens")
+    assert (tmp_path / "x.png").read_bytes().startswith(PNG)
+    text = (tmp_path / "x.svg").read_text()
+    bar_plot(tmp_path / "x.svg", bars, "fertility $", "target tokens", "source tokens")
+    assert (tmp_path / "x.svg").read_text() == text
+    bar_plot(tmp_path / "empty.png", [])
+
+
+def test_what_cannot_be_drawn_is_told_before(tmp_path):
+    check_picture(tmp_path / "x.PNG")
+    with pytest.raises(ConfigError, match="known endings"):
+        check_picture("x.gif")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_missing_matplotlib_tells_what_to_install(small_report, tmp_path, monkeypatch):
