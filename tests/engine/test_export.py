@@ -30,7 +30,8 @@ def test_every_form_gives_the_outputs_of_torch(exported, unchecked, form):
     ours, fast = exported(SIZE | form | {"max_length": 40, "relative_limit": 2}, CASES.index(form))
     for options in (Search(method="greedy", maximum_length=12), Search(stop="count", beam=3, maximum_length=12)):
         for one, other in zip(ours.search(SOURCES, options), fast.search(SOURCES, options), strict=True):
-            assert one[0].ids == other[0].ids
+            if form["positions"] != "none":  # without them the words so far are a set, and outputs tie
+                assert one[0].ids == other[0].ids
             assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
             assert one[0].log_probability == pytest.approx(other[0].log_probability, abs=1e-3)
             assert one[0].finished == other[0].finished
