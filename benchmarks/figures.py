@@ -1,11 +1,8 @@
-"""Figures of several rounds: in which order they are taken, their median and spread, and ratios between sides."""
+"""Figures of several rounds: their median and spread, and ratios between sides."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -24,13 +21,6 @@ class Summary:
     median: float
     spread: float  # (largest − smallest) / median
     rounds: int
-
-
-def interleaved(sides: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
-    """Every side once a round; each round begins with another side, so that none always follows the same one."""
-    for number in range(rounds):
-        first = number % len(sides) if sides else 0
-        yield from ((number, side) for side in [*sides[first:], *sides[:first]])
 
 
 def summarise(values: Sequence[float]) -> Summary:

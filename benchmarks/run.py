@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.experiments import EXPERIMENTS, Experiment
-from benchmarks.figures import advantage, best, interleaved, summarise
+from benchmarks.figures import advantage, best, summarise
 from benchmarks.inputs import FULL, OURS, TINY, Bench
 from benchmarks.installed import PACKAGES, find_peers
 from benchmarks.process import ROOT, Side, limit_processors, raise_priority, start
 from benchmarks.sizes import SIZES
 from regard.origin import origin
+from regard.study.speed import interleaved
 
 ALL = EXPERIMENTS | SIZES
 

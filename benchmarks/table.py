@@ -147,7 +147,17 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def insert(text: str, section: str, first: str = BEGIN, last: str = END) -> str:
+def keep(path: Path, section: str, marks: tuple[str, str], check: bool) -> None:
+    """Write a section of a page between its two marks, or only see whether it stands there."""
+    text = path.read_text(encoding="utf-8")
+    wanted = insert(text, section, *marks)
+    if check and wanted != text:
+        sys.exit(f"{path.name} and the records disagree after the line {marks[0]}")
+    if not check:
+        path.write_text(wanted, encoding="utf-8")
+
+
+def insert(text: str, section: str, first: str, last: str) -> str:
     """The text with the section between the two marks."""
     before, begin, rest = text.partition(first)
     _, end, after = rest.partition(last)
@@ -158,14 +168,7 @@ def insert(text: str, section: str, first: str = BEGIN, last: str = END) -> str:
 
 def main(words: list[str]) -> None:
     """Write the table into README.md, or check it."""
-    path = ROOT / "README.md"
-    text = path.read_text(encoding="utf-8")
-    wanted = insert(text, render(read(ROOT / "benchmarks" / "results")))
-    if "--check" in words:
-        if wanted != text:
-            sys.exit("README.md and benchmarks/results disagree; run: make bench-table")
-    else:
-        path.write_text(wanted, encoding="utf-8")
+    keep(ROOT / "README.md", render(read(ROOT / "benchmarks" / "results")), (BEGIN, END), "--check" in words)
 
 
 if __name__ == "__main__":

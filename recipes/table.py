@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import insert, markdown
+from benchmarks.table import keep, markdown
 
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- results: written by `make results-table` -->", "<!-- end of results -->"
@@ -76,14 +76,7 @@ def render() -> str:
 
 def main(words: list[str]) -> None:
     """Write the table into README.md, or check it."""
-    path = FOLDER.parent / "README.md"
-    text = path.read_text(encoding="utf-8")
-    wanted = insert(text, render(), BEGIN, END)
-    if "--check" in words:
-        if wanted != text:
-            sys.exit("README.md and the results of the recipes disagree; run: make results-table")
-    else:
-        path.write_text(wanted, encoding="utf-8")
+    keep(FOLDER.parent / "README.md", render(), (BEGIN, END), "--check" in words)
 
 
 if __name__ == "__main__":

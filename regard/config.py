@@ -33,6 +33,7 @@ T = TypeVar("T", bound=BaseModel)
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+Several = Annotated[int, Field(ge=2)]
 Corpus = str | tuple[str, str]  # one file of pairs (TSV or JSONL), or [source file, target file]
 
 

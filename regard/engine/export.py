@@ -136,7 +136,8 @@ def fill_layer(spec: Any, ours: nn.Module) -> None:
     """One layer of the encoder or the decoder."""
     assert isinstance(ours, (EncoderLayer, DecoderLayer))
     look, feed = ours.self_attention, ours.feed_forward
-    assert look is not None and feed is not None  # noqa: PT018
+    assert look is not None
+    assert feed is not None
     fill_norm(spec.self_attention.layer_norm, ours.around_attention.norm)
     fill_linear(spec.self_attention.linear[0], look.query, look.memory)  # queries, keys and values in one product
     fill_linear(spec.self_attention.linear[1], look.out)

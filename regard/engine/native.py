@@ -17,7 +17,7 @@ from regard.config import Search, longest_output
 from regard.data.batch import Batch, Hypothesis, make_batch
 from regard.errors import ConfigError, ModelError
 from regard.models.base import Autoregressive, Model, build_model
-from regard.models.parallel import Parallel
+from regard.models.parallel import Parallel, Refining
 from regard.search.beam import beam_search
 from regard.search.filters import Decoder, Request
 from regard.search.parallel import Filler, parallel_search
@@ -74,7 +74,7 @@ class NativeEngine:
         return Filler(
             propose=lambda number, generators: model.propose(memory, number, generators),
             fill=lambda canvas: model.output(model.fill(canvas, memory)),
-            hide=model.hide if model.refines else None,
+            hide=model.hide if isinstance(model, Refining) else None,
             read=model.read,
             blank=model.blank,
         )

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from regard.config import Fraction, Options, Positive
+from regard.config import Fraction, Options, Positive, Several
 from regard.data.batch import Batch
 from regard.models.base import Autoregressive, Memory, check_shared
 from regard.nn.attention import hide, padding_mask
@@ -76,7 +76,7 @@ class ByteNet(Autoregressive):
         encoder_layers: Positive = 10  # residual blocks
         decoder_layers: Positive = 10
         encoder_kernel: Positive = 3
-        decoder_kernel: Positive = 3
+        decoder_kernel: Several = 3  # of 1, a position would see nothing of those before it
         dilations: Positive = 5  # so many doublings, 1 to 16, then again from 1
         tie: Literal["none", "output", "embeddings", "all"] = "none"  # which of source, target, output share a table
         dropout: Fraction = 0.1
@@ -85,8 +85,6 @@ class ByteNet(Autoregressive):
         def _check(self) -> "ByteNet.Config":
             if self.width % 2:
                 raise ValueError(f"width must be even, found {self.width}: the convolutions are half as wide")
-            if self.decoder_kernel < 2:
-                raise ValueError("decoder_kernel must be above 1: with 1 a position sees nothing of those before it")
             return self
 
     def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:

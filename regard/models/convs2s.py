@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jaxtyping import Float, Int
-from pydantic import model_validator
 from torch import Tensor, nn
 
-from regard.config import Fraction, Options, Positive
+from regard.config import Fraction, Options, Positive, Several
 from regard.data.batch import Batch
 from regard.models.base import Autoregressive, Memory, check_shared
 from regard.nn.attention import Dot, hide, padding_mask
@@ -87,16 +86,10 @@ class ConvS2S(Autoregressive):
         encoder_layers: Positive = 4
         decoder_layers: Positive = 3
         encoder_kernel: Positive = 3  # positions a convolution sees
-        decoder_kernel: Positive = 3
+        decoder_kernel: Several = 3  # of 1, a position would see nothing of those before it
         max_length: Positive = 512  # positions in the learned tables
         tie: Literal["none", "output", "embeddings", "all"] = "none"  # which of source, target, output share a table
         dropout: Fraction = 0.2  # on embeddings, the input of each convolution and the output
-
-        @model_validator(mode="after")
-        def _check(self) -> "ConvS2S.Config":
-            if self.decoder_kernel < 2:
-                raise ValueError("decoder_kernel must be above 1: with 1 a position sees nothing of those before it")
-            return self
 
     def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()

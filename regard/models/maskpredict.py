@@ -18,32 +18,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.config import Fraction, Options, Positive
+from regard.config import Positive
 from regard.data.batch import BOS, PAD, Batch
 from regard.models.base import Memory
-from regard.models.parallel import Canvas, Parallel
+from regard.models.parallel import Canvas, ParallelOptions, Refining
 from regard.models.transformer import Transformer
 from regard.nn.attention import padding_mask
 
 HIDDEN = BOS  # never stands inside an output
 
 
-class MaskPredict(Parallel):
+class MaskPredict(Refining):
     """Encoder, length, and a decoder that fills what is hidden."""
 
-    refines = True
     copies = False
 
-    class Config(Options):
-        width: Positive = 256  # of every vector between layers
-        heads: Positive = 4
-        encoder_layers: Positive = 3
-        decoder_layers: Positive = 3
-        feed_forward: Positive = 1024  # inner width
-        norm: Literal["pre", "post"] = "pre"
+    class Config(ParallelOptions):
         tie: Literal["none", "output", "embeddings", "all"] = "all"  # which of source, target, output share a table
         longest: Positive = 256  # words of an output
-        dropout: Fraction = 0.1  # on embeddings and the output of each sub-layer
 
     def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
         whole = Transformer.Config(**options.model_dump(exclude={"longest"}))

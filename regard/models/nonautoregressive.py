@@ -20,10 +20,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.config import Fraction, Options, Positive
+from regard.config import Positive
 from regard.data.batch import Batch
 from regard.models.base import Memory
-from regard.models.parallel import Canvas, Parallel, copied
+from regard.models.parallel import Canvas, Parallel, ParallelOptions, copied
 from regard.models.transformer import Transformer
 
 
@@ -32,17 +32,10 @@ class NonAutoregressive(Parallel):
 
     needs = ("fertility",)
 
-    class Config(Options):
-        width: Positive = 256  # of every vector between layers
-        heads: Positive = 4
-        encoder_layers: Positive = 3
-        decoder_layers: Positive = 3
-        feed_forward: Positive = 1024  # inner width
-        norm: Literal["pre", "post"] = "pre"
+    class Config(ParallelOptions):
         tie: Literal["none", "all"] = "all"  # whether source and output share a table (target words are never read)
         most: Positive = 50  # fertilities are below this (L)
         decide: Literal["argmax", "average"] = "argmax"  # the likeliest fertility, or the rounded mean
-        dropout: Fraction = 0.1  # on embeddings and the output of each sub-layer
 
     def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
         whole = Transformer.Config(**options.model_dump(exclude={"most", "decide"}))

@@ -12,12 +12,13 @@ A target has one place for each word. Its end is no word of its own: with the nu
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.config import Fraction, Options, Positive
 from regard.data.batch import EOS, PAD, Batch
 from regard.models.base import Memory, Model, check_shared
 from regard.models.transformer import EncoderLayer, Transformer, make_feed_forward, make_residual
@@ -41,6 +42,18 @@ class Canvas:
     def mask(self) -> Bool[Tensor, "N T"]:
         """True at the places."""
         return padding_mask(self.length, self.tokens.size(1))
+
+
+class ParallelOptions(Options):
+    """The sizes of all models that write at once."""
+
+    width: Positive = 256  # of every vector between layers
+    heads: Positive = 4
+    encoder_layers: Positive = 3
+    decoder_layers: Positive = 3
+    feed_forward: Positive = 1024  # inner width
+    norm: Literal["pre", "post"] = "pre"
+    dropout: Fraction = 0.1  # on embeddings and the output of each sub-layer
 
 
 class ParallelLayer(nn.Module):
@@ -77,7 +90,6 @@ class Parallel(Model):
     A descendant says what it proposes, what it is taught, and what filled places say.
     """
 
-    refines: bool = False  # whether filled places may be looked at again, some of them hidden
     blank: bool = False  # whether a place may be filled with nothing, told by PAD
     copies: bool = True  # whether places hold source words before they are filled, not target words
 
@@ -113,10 +125,6 @@ class Parallel(Model):
     def lesson(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
         """What an update is made from; it may differ from what is known by chance."""
         return self.teach(batch, memory)
-
-    def hide(self, canvas: Canvas, tokens: Int[Tensor, "N T"], hidden: Bool[Tensor, "N T"]) -> Canvas:
-        """The canvas filled with tokens, but for the hidden places, where the model refines."""
-        raise NotImplementedError
 
     def read(self, tokens: Sequence[int]) -> list[int]:
         """What filled places say."""
@@ -178,3 +186,11 @@ def copied(source: Int[Tensor, "N S"], fertility: Int[Tensor, "N S"]) -> tuple[I
     origin = origin.masked_fill((fertility.sum(1) == 0)[:, None], 0)
     tokens = source.gather(1, origin).masked_fill(~padding_mask(length, places.size(1)), PAD)
     return tokens, length
+
+
+class Refining(Parallel):
+    """One whose filled places may be looked at again, some of them hidden."""
+
+    @abstractmethod
+    def hide(self, canvas: Canvas, tokens: Int[Tensor, "N T"], hidden: Bool[Tensor, "N T"]) -> Canvas:
+        """The canvas filled with tokens, but for the hidden places."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from regard.config import Search
 from regard.directory import identify, write_json
 from regard.errors import RegardError
+from regard.pipeline import spread
 from regard.predict import Predictor, load
 from regard.study.memory import measure_memory
 from regard.study.row import Row
@@ -44,13 +45,6 @@ def interleaved(items: Sequence[Item], rounds: int) -> Iterator[tuple[int, Item]
     for number in range(rounds):
         first = number % len(items) if items else 0
         yield from ((number, item) for item in [*items[first:], *items[:first]])
-
-
-def spread(texts: Sequence[str], number: int) -> list[str]:
-    """At most so many texts, evenly over the whole."""
-    if len(texts) <= number:
-        return list(texts)
-    return [texts[place * len(texts) // number] for place in range(number)]
 
 
 def measure_speed(

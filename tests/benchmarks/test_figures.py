@@ -1,16 +1,8 @@
-"""Order of rounds, medians, ratios."""
+"""Medians, ratios."""
 
 import pytest
 
-from benchmarks.figures import advantage, best, interleaved, summarise
-
-
-def test_every_side_is_measured_once_a_round_and_each_round_begins_with_another():
-    order = list(interleaved(["a", "b", "c"], 4))
-    rounds = [[side for number, side in order if number == wanted] for wanted in range(4)]
-    assert rounds == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"], ["a", "b", "c"]]
-    assert [number for number, _ in order] == sorted(number for number, _ in order)
-    assert list(interleaved([], 3)) == []
+from benchmarks.figures import advantage, best, summarise
 
 
 def test_the_median_is_not_moved_by_one_disturbed_round():

@@ -9,7 +9,7 @@ from benchmarks.experiments import Experiment
 from benchmarks.figures import Figure
 from benchmarks.process import ROOT
 from benchmarks.run import summary
-from benchmarks.table import BEGIN, END, NONE, insert, read, render
+from benchmarks.table import BEGIN, END, NONE, insert, keep, read, render
 
 RESULTS = ROOT / "benchmarks" / "results"
 
@@ -92,16 +92,25 @@ def test_sizes_are_told_against_the_smallest():
 
 def test_the_section_goes_between_the_marks_and_nowhere_else():
     text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    changed = insert(text, "new")
+    changed = insert(text, "new", BEGIN, END)
     assert changed == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
-    assert insert(changed, "new") == changed
+    assert insert(changed, "new", BEGIN, END) == changed
     with pytest.raises(ValueError, match="expected the lines"):
-        insert("no marks", "new")
+        insert("no marks", "new", BEGIN, END)
+
+
+def test_a_page_is_kept_or_checked(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"page\.md and the records disagree"):
+        keep(page, "new", (BEGIN, END), check=True)
+    keep(page, "new", (BEGIN, END), check=False)
+    keep(page, "new", (BEGIN, END), check=True)
 
 
 def test_readme_and_records_agree():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert insert(readme, render(read(RESULTS))) == readme
+    assert insert(readme, render(read(RESULTS)), BEGIN, END) == readme
 
 
 def test_the_agreement_would_be_missed(training):
@@ -109,7 +118,7 @@ def test_the_agreement_would_be_missed(training):
     changed = copy.deepcopy(training)
     changed["summary"]["memory"]["over"]["JoeyNMT"] = 3.0
     assert render([changed]) != render([training]) != NONE
-    assert insert(readme, render([*read(RESULTS), training])) != readme
+    assert insert(readme, render([*read(RESULTS), training]), BEGIN, END) != readme
 
 
 def follows(found):

@@ -9,17 +9,14 @@ from regard.predict import load
 from regard.study import speed
 from regard.study.quality import row_search
 from regard.study.row import find_rows
-from regard.study.speed import Circumstances, interleaved, large, measure_round, measure_speed, spread, summarise
+from regard.study.speed import Circumstances, interleaved, large, measure_round, measure_speed, summarise
 
 
 def test_rows_take_turns():
-    assert list(interleaved("abc", 2)) == [(0, "a"), (0, "b"), (0, "c"), (1, "b"), (1, "c"), (1, "a")]
+    order = list(interleaved("abc", 4))
+    assert [number for number, _ in order] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert "".join(row for _, row in order) == "abc bca cab abc".replace(" ", "")
     assert list(interleaved("", 2)) == []
-
-
-def test_texts_are_spread_over_the_whole():
-    assert spread("abc", 5) == ["a", "b", "c"]
-    assert spread([str(number) for number in range(10)], 3) == ["0", "3", "6"]
 
 
 def test_median_and_spread():
