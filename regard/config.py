@@ -197,12 +197,19 @@ class Run(Options):
     threads: Count = 0  # CPU threads (0: as torch chooses)
     task: Literal["translation"] = "translation"
     start: str | None = None  # go on from this model, with its tokenizers
+    start_encoder: str | None = None  # begin with the encoder of this model, with its tokenizers
     data: Data = Data()
     text: Text = Text()
     model: dict[str, Any] = Field(default_factory=lambda: {"kind": "transformer"})  # kind, and that model's own options
     train: Train = Train()
     search: Search = Search()
     distill: Distill | None = None  # none: the targets are those of the training files
+
+    @model_validator(mode="after")
+    def _check(self) -> "Run":
+        if self.start and self.start_encoder:
+            raise ValueError("start has an encoder already: give start or start_encoder")
+        return self
 
 
 def validate(schema: type[T], values: dict[str, Any], where: str) -> T:
@@ -298,8 +305,9 @@ def read_recipe(path: Path) -> dict[str, Any]:
     files = values.get("data")
     if isinstance(files, dict):
         values["data"] = files | {key: locate(files[key], path) for key in FILES if key in files}
-    if "start" in values:
-        values["start"] = locate(values["start"], path)
+    for key in ("start", "start_encoder"):
+        if key in values:
+            values[key] = locate(values[key], path)
     if isinstance(distill := values.get("distill"), dict) and "teacher" in distill:
         values["distill"] = distill | {"teacher": locate(distill["teacher"], path)}
     return values

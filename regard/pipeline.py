@@ -25,6 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard import __version__
+from regard.columns import add_columns
 from regard.config import Data, Run, Search, apply_overrides, differing, dump_toml, read_toml, validate
 from regard.data.batch import Batch
 from regard.data.loader import Loader, sequential
@@ -45,6 +46,8 @@ from regard.training.storage import Lock
 from regard.training.weights import load_model as load_weights
 from regard.training.weights import mean, model_tensors
 from regard.view.run import write_run_report
+
+ENCODER = ("source.", "encoder.", "encoder_norm.")  # how the parameters of encoders begin that can be lent
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def carry_out(run: Run, directory: Path, device: torch.device, progress: Progres
     prepared = make_corpus(run, directory, progress, str(device))
     run = set_growth(run, prepared)
     model = make_model(run, prepared.task).to(device)
-    check_columns(model, run, prepared)
+    prepared = add_columns(prepared, model.needs, progress.say)
     describe(run, prepared, model, progress.say)
     evaluator = Evaluator(run, prepared)
     loader = Loader(prepared.train, run.data.batch_tokens, run.data.batch_rows, run.seed, run.data.workers)
@@ -227,8 +230,9 @@ def make_corpus(run: Run, directory: Path, progress: Progress, device: str) -> P
         return prepare(run, place, progress.say, task, begun, pairs)
     found = open_prepared(Path(run.data.prepared))
     require_same(found.task.options, run.text, f"{found.directory} was prepared")
-    if run.start and not same_tokenizers(find_directory(run.start), found.directory):
-        raise ConfigError(f"{found.directory} was prepared with other tokenizers than those of {run.start}")
+    start = run.start or run.start_encoder
+    if start and not same_tokenizers(find_directory(start), found.directory):
+        raise ConfigError(f"{found.directory} was prepared with other tokenizers than those of {start}")
     return found
 
 
@@ -242,17 +246,26 @@ def make_model(run: Run, task: Translation) -> Model:
         found = load_model(directory, config)
         check_shapes(directory / "model.safetensors", expected_shapes(model), expected_shapes(found))
         model.load_state_dict(found.state_dict())
+    if run.start_encoder is not None:
+        directory, config = read_directory(run.start_encoder)
+        lend_encoder(model, load_model(directory, config), f"start_encoder = '{run.start_encoder}'")
     return model
 
 
-def check_columns(model: Model, run: Run, prepared: Prepared) -> None:
-    """What a model learns from beside source and target must be in the corpus."""
-    for name in model.needs:
-        if not all(name in store.columns for store in (prepared.train, prepared.valid)):
-            raise ConfigError(
-                f"model.kind = '{run.model['kind']}' learns from a column '{name}', which the corpus "
-                f"{prepared.directory} does not have"
-            )
+def lend_encoder(model: Model, other: Model, what: str) -> None:
+    """Set the source table and the encoder to those of another model."""
+    ours, theirs = (
+        {name: each for name, each in of.named_parameters() if name.startswith(ENCODER)} for of in (model, other)
+    )
+    for name in sorted(ours.keys() | theirs.keys()):
+        shapes = [list(of[name].shape) if name in of else "nothing" for of in (theirs, ours)]
+        if shapes[0] != shapes[1]:
+            raise ConfigError(f"{what}: {name} is {shapes[0]} there, this model has {shapes[1]}")
+    if not ours:
+        raise ConfigError(f"{what}: this model has no encoder like that of a Transformer")
+    with torch.no_grad():
+        for name, parameter in ours.items():
+            parameter.copy_(theirs[name])
 
 
 def set_growth(run: Run, prepared: Prepared) -> Run:

@@ -164,11 +164,12 @@ def named(corpus: Corpus | None) -> str:
 
 
 def start_task(run: Run) -> Translation | None:
-    """The tokenizers of the model a run goes on from."""
-    if run.start is None:
+    """The tokenizers of the model a run goes on from, wholly or with its encoder alone."""
+    start = run.start or run.start_encoder
+    if start is None:
         return None
-    task = load_task(*read_directory(run.start))
-    require_same(task.options, run.text, f"{run.start} was trained")
+    task = load_task(*read_directory(start))
+    require_same(task.options, run.text, f"{start} was trained")
     return task
 
 
