@@ -34,7 +34,8 @@ def add_fertilities(prepared: Prepared, say: Say) -> Prepared:
     counts = Histogram.of(chain.from_iterable(parts))
     say(f"fertilities: mean {counts.mean:.2f}, none for {counts.zeros:.0%} of the source tokens")
     train, valid = (
-        add_column(store, "fertility", part, len(counts.counts)) for store, part in zip(stores, parts, strict=True)
+        add_column(store, "fertility", (each.tolist() for each in part), len(counts.counts))
+        for store, part in zip(stores, parts, strict=True)
     )
     return replace(prepared, train=train, valid=valid)
 

@@ -296,8 +296,9 @@ def load(
     engine: EngineName = "torch",
     workers: int = 1,
     threads: int | None = None,
+    rescore: str | Path | None = None,
 ) -> Predictor:
-    """A model directory, or several as an ensemble → a Predictor.
+    """A model directory, or several as an ensemble → a Predictor; the model `rescore` chooses among its outputs.
 
     `workers` searches go on at a time, each with `threads` threads. `engine="auto"` is ctranslate2 where the
     model directory holds an export; its searches stop by count (see docs/search.md).
@@ -305,20 +306,25 @@ def load(
     if not paths:
         raise ModelError("no model directory given")
     found = [read_directory(path) for path in paths]
+    judge = [read_directory(rescore)] if rescore is not None else []
     directory, config = found[0]
     task = load_task(directory, config)
     search = read_section(Search, directory, config, "search")
-    for other, other_config in found[1:]:
+    for other, other_config in [*found[1:], *judge]:
         if config.get("text") != other_config.get("text") or not same_tokenizers(directory, other):
             raise ModelError(f"{other}: does not fit {directory}: their text options or tokenizers differ")
     sizes = {"source": task.source.tokenizer.size, "target": task.target.tokenizer.size}
-    for other, other_config in found:
+    for other, other_config in [*found, *judge]:
         check_sizes(other, other_config, sizes)
     if (find_engine(paths, device)[0] if engine == "auto" else engine) == "ctranslate2":
         search = search.model_copy(update={"stop": "count"})
         computing = load_fast(found, device, workers, threads)
     else:
         computing = load_torch(found, device, workers, threads)
+    if judge:
+        from regard.engine.rescore import Rescoring
+
+        computing = Rescoring(computing, load_torch(judge, device, workers, threads))
     return Predictor(
         task, computing, search, config.get("longest", 256), {"name": Path(paths[0]).resolve().name, **config}
     )

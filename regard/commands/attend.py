@@ -4,7 +4,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from regard.commands.options import add_device, add_search, as_utf8, check_search, search_options, set_threads
+from regard.commands.options import (
+    add_device,
+    add_rescore,
+    add_search,
+    as_utf8,
+    check_search,
+    search_options,
+    set_threads,
+)
 from regard.errors import ConfigError
 
 ENDINGS = (".html", ".png", ".svg", ".json")
@@ -24,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", help="the sentence (raw text)")
     parser.add_argument("-o", "--output", metavar="FILE", help=".html, .png, .svg or .json (none: the terminal)")
     parser.add_argument("--target", metavar="TEXT", help="look at this output instead of the model's own")
+    add_rescore(parser)
     add_search(parser)
     add_device(parser)
 
@@ -37,7 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"{arguments.output}: unknown ending; known: {', '.join(ENDINGS)}")
     text = as_utf8(arguments.text, "the text")
     target = None if arguments.target is None else as_utf8(arguments.target, "--target")
-    predictor = load(arguments.model, device=arguments.device)
+    predictor = load(arguments.model, device=arguments.device, rescore=arguments.rescore)
     search = check_search(predictor.search, search_options(arguments))
     report = predictor.attend(text, target, **search.model_dump())
     if arguments.output:

@@ -27,6 +27,7 @@ examples:
   regard compare rnn.toml runs/transformer -o comparison    a recipe and a finished run
   regard compare a b --test test.tsv -o comparison          two models on test pairs of your own
   regard compare *.toml -o comparison train.max_steps=2000  an override for every recipe
+  regard compare teacher student -o comparison --also "teacher beam=1" --also "student engine=ctranslate2"
   regard compare *.toml -o comparison --reach loss=2.1 --sentence "a man sleeps ."
 
 A stopped comparison goes on when the same command is given again: finished runs and measurements are passed over.
@@ -58,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--sentence", metavar="TEXT", help="the sentence whose attention is shown")
     which.add_argument(
         "--line", type=positive, metavar="N", help="the same, by its test line (default: one of middling length)"
+    )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar='"ROW key=value …"',
+        help="one more row: a row or a model with another search, engine=ctranslate2 or rescore=MODEL (repeatable)",
     )
     parser.add_argument("--no-train", action="store_true", help="a row that is not trained yet is an error")
     parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="rounds in which speed is measured")
@@ -106,7 +114,7 @@ def read_arguments(arguments: argparse.Namespace) -> "tuple[list[Row], Question]
     reach = None if arguments.reach is None else parse_reach(arguments.reach)
     if arguments.seed is not None:
         overrides.append(f"seed={arguments.seed}")
-    rows = find_rows(words, Path(arguments.output), overrides)
+    rows = find_rows(words, Path(arguments.output), overrides, arguments.also)
     held_out = read_test(rows, test)
     if arguments.sentence is None:
         sentence = choose_sentence(held_out, arguments.line)

@@ -8,7 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from regard.commands.options import add_device, add_search, check_search, divide, search_options, set_threads
+from regard.commands.options import (
+    add_device,
+    add_rescore,
+    add_search,
+    check_search,
+    divide,
+    search_options,
+    set_threads,
+)
 from regard.data.text import read_lines, read_pairs
 from regard.errors import ConfigError, DataError
 from regard.evaluation import (
@@ -61,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m", "--more", action="append", default=[], metavar="MODEL", help="further models: an ensemble"
     )
+    add_rescore(parser)
     add_search(parser)
     add_device(parser)
 
@@ -128,7 +137,7 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
     from regard.predict import load
 
     start = time.monotonic()
-    predictor = load(model, *arguments.more, device=arguments.device)
+    predictor = load(model, *arguments.more, device=arguments.device, rescore=arguments.rescore)
     pairs = list(read_pairs(locate_corpus(files) or ""))
     if not pairs:
         raise DataError(f"{files[0]}: no pairs in it")

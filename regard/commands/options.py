@@ -109,6 +109,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def add_rescore(parser: argparse.ArgumentParser) -> None:
+    """--rescore."""
+    parser.add_argument(
+        "--rescore", metavar="MODEL", help="this model, with the same tokenizers, chooses among the beams"
+    )
+
+
 def add_search(parser: argparse.ArgumentParser) -> None:
     """The options of the search; those not given are the model's own."""
     group = parser.add_argument_group("search (default: what is stored in the model)")

@@ -17,6 +17,7 @@ from regard.commands.options import (
     add_device,
     add_engine,
     add_models,
+    add_rescore,
     add_search,
     check_search,
     models,
@@ -41,6 +42,7 @@ examples:
   echo "a man sleeps ." | regard translate model
   regard translate model -i test.en -o test.de --beam 5
   regard translate -m a -m b -i test.en --jsonl            an ensemble of two models
+  regard translate fast --beam 10 --rescore good -i test.en  a second model chooses among ten outputs
   regard translate model -i big.txt -o big.out --resume  go on with an interrupted job
 
 A blank line gives a blank line; a line that is too long for the model is translated in parts.
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--block", type=positive, default=1000, metavar="N", help="lines that are sorted and written together"
     )
     add_engine(parser)
+    add_rescore(parser)
     add_search(parser)
     add_device(parser)
 
@@ -91,10 +94,11 @@ def load_model(arguments: argparse.Namespace, named: list[str], given: dict[str,
     from regard.engine.ctranslate2 import refuse, unable
     from regard.predict import find_engine, load
 
+    common = {"device": arguments.device, "threads": arguments.threads, "rescore": arguments.rescore}
     engine, why = find_engine(named, arguments.device) if arguments.engine == "auto" else (arguments.engine, "")
     if engine == "ctranslate2":
         workers = arguments.workers or usable_cores()
-        predictor = load(*named, device=arguments.device, engine=engine, workers=workers, threads=arguments.threads)
+        predictor = load(*named, engine=engine, workers=workers, **common)
         search = check_search(predictor.search, given)
         what = unable(search, arguments.align, bool(arguments.prefix))
         if what is None:
@@ -107,7 +111,7 @@ def load_model(arguments: argparse.Namespace, named: list[str], given: dict[str,
     workers = arguments.workers or 1
     if workers == 1:
         set_threads(arguments)
-    predictor = load(*named, device=arguments.device, engine="torch", workers=workers, threads=arguments.threads)
+    predictor = load(*named, engine="torch", workers=workers, **common)
     return predictor, check_search(predictor.search, given)
 
 
@@ -229,7 +233,7 @@ def describe(arguments: argparse.Namespace, named: list[str], predictor: "Predic
     from regard.directory import find_directory
     from regard.engine.ctranslate2 import FOLDER
 
-    parts = [find_directory(path) for path in named]
+    parts = [find_directory(path) for path in [*named, *([arguments.rescore] if arguments.rescore else [])]]
     if predictor.engine.name == "ctranslate2":
         parts.append(parts[0] / FOLDER)
     return {

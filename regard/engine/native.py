@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.config import Search, longest_output
 from regard.data.batch import Batch, Hypothesis, make_batch
 from regard.errors import ConfigError, ModelError
-from regard.models.base import Autoregressive, Model, build_model
+from regard.models.base import Autoregressive, Model, build_model, select_rows, shift_right
 from regard.models.parallel import Parallel, Refining
 from regard.search.beam import beam_search
 from regard.search.filters import Decoder, Request
@@ -105,11 +105,20 @@ class NativeEngine:
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
         """Log-probability of each target token (ids that end in EOS), by teacher forcing."""
         batch = make_batch(sources, targets)
-        shares = torch.stack([model(batch).float().log_softmax(-1) for model in self.models])
+        shares = torch.stack([self._logits(model, batch, sources).float().log_softmax(-1) for model in self.models])
         prices = shares.logsumexp(0) - math.log(len(self.models))
         labels = torch.as_tensor(batch.target, device=self.device)
         chosen = prices.gather(-1, labels[:, :, None])[:, :, 0].cpu().numpy()
         return [row[:length] for row, length in zip(chosen, batch.target_length, strict=True)]
+
+    def _logits(self, model: Model, batch: Batch, sources: Sequence[Sequence[int]]) -> Tensor:
+        """Logits of all target positions; a source that stands there several times is read once."""
+        places = {source: place for place, source in enumerate(dict.fromkeys(map(tuple, sources)))}
+        if len(places) == len(sources) or not isinstance(model, Autoregressive):
+            return model(batch)
+        rows = torch.tensor([places[tuple(source)] for source in sources], device=self.device)
+        memory = select_rows(model.encode(model.tensors(make_batch(list(places)))), rows)
+        return model.output(model.decode(shift_right(model.tensors(batch).target), memory)[0])
 
     @torch.inference_mode()
     def attend(self, source: Sequence[int], target: Sequence[int]) -> list[Map]:

@@ -110,14 +110,14 @@ def score_rows(
             question.say(f"scores of {name}")
             found.qualities[name] = judge.score(facts.row, output / f"{name}.result")
             found.attention[name] = look(facts, question)
-            if history := read_history(facts.row.directory):
+            if not facts.row.is_variant and (history := read_history(facts.row.directory)):
                 found.histories[name] = history
     return judge
 
 
 def look(facts: Facts, question: Question) -> dict[str, Any]:
     """The most telling head of a row over its own output for the chosen sentence."""
-    predictor = load(facts.row.directory, device=question.device)
+    predictor = load(facts.row.directory, device=question.device, rescore=facts.row.rescore)
     try:
         view = predictor.attend(question.sentence, **facts.search.model_dump()).views[0]
     except DataError as error:  # too long for this model, or nothing in it

@@ -15,21 +15,25 @@ import regard.errors
 from regard.config import Search
 from regard.data.worker import how_it_ended, ignore_signals, start_helper
 from regard.errors import RegardError
+from regard.study.row import Row
 
 
-def measure_memory(
-    directory: Path, texts: Sequence[str], search: Search, device: str, threads: int
-) -> dict[str, int | None]:
+def measure_memory(row: Row, texts: Sequence[str], search: Search, device: str, threads: int) -> dict[str, int | None]:
     """Bytes held at most while the texts are decoded, and bytes held before the model was loaded."""
     process = start_helper("regard.study.memory", json.dumps([device, threads]), PIPE, threads)
     try:
-        job = {"directory": str(directory.resolve()), "texts": list(texts), "search": search.model_dump(mode="json")}
+        job = {
+            "directory": str(row.directory.resolve()),
+            "how": {"engine": row.engine, "rescore": row.rescore},
+            "texts": list(texts),
+            "search": search.model_dump(mode="json"),
+        }
         answer, _ = process.communicate(json.dumps(job).encode())
     finally:
         process.kill()
         process.wait()
     if not answer.endswith(b"\n"):
-        raise RegardError(f"{directory}: the process that measures memory {how_it_ended(process)}")
+        raise RegardError(f"{row.name}: the process that measures memory {how_it_ended(process)}")
     found = json.loads(answer)
     if "error" in found:
         raise getattr(regard.errors, found["kind"])(found["error"])
@@ -57,7 +61,7 @@ def work(device: str, threads: int) -> dict[str, Any]:
     job = json.load(sys.stdin)
     torch.set_num_threads(threads)
     before = peak()
-    predictor = load(job["directory"], device=device)
+    predictor = load(job["directory"], device=device, threads=threads, **job["how"])
     predictor.nbest(job["texts"], **job["search"])
     on_device = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
     return {"peak_bytes": peak(), "before_loading_bytes": before, "device_peak_bytes": on_device}

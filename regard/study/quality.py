@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.config import Search, Text, validate
 from regard.data.text import read_lines
-from regard.directory import identify, read_directory, read_json
+from regard.directory import read_directory, read_json
 from regard.evaluation import (
     Texts,
     default_metrics,
@@ -19,7 +19,7 @@ from regard.evaluation import (
     tokenised_references,
 )
 from regard.metrics import paired_bootstrap
-from regard.predict import load, read_section
+from regard.predict import read_section
 from regard.study.row import HeldOut, Row
 
 
@@ -47,7 +47,7 @@ class Judge:
         where, config = read_directory(row.directory)
         path = directory / "result.json"
         question = {
-            "identity": identify(row.directory),
+            **row.identity(),
             "data_sha256": self.held_out.data_sha256,
             "metrics": list(self.metrics),
             "samples": self.samples,
@@ -68,7 +68,7 @@ class Judge:
         from regard.origin import origin
 
         start = time.monotonic()
-        predictor = load(row.directory, device=self.device)
+        predictor = row.load(self.device)
         search = row_search(row, self.search)
         result, texts = evaluate(predictor, self.held_out.pairs, search, self.metrics, self.samples)
         about = origin(self.command, search.seed, time.monotonic() - start, self.held_out.data_sha256)
@@ -99,7 +99,8 @@ def row_search(row: Row, given: Mapping[str, Any]) -> Search:
     """The search of a row: the model's own, with what was given, and one output for each input."""
     directory, config = read_directory(row.directory)
     own = read_section(Search, directory, config, "search")
-    return validate(Search, own.model_dump() | dict(given) | {"nbest": 1}, "search")
+    fast = {"stop": "count"} if row.engine == "ctranslate2" else {}
+    return validate(Search, own.model_dump() | dict(given) | dict(row.search) | fast | {"nbest": 1}, "search")
 
 
 def choose_metrics(text: Text) -> list[str]:

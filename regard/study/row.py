@@ -1,16 +1,22 @@
-"""The rows of a comparison: recipes, run directories and model directories, each with a name of its own."""
+"""The rows of a comparison: recipes, run directories and model directories, each with a name of its own.
+
+A model can stand there again with another search, another engine, or a judge that chooses among its outputs.
+"""
 
 import os
+import shlex
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast, get_args
 
-from regard.config import Corpus, Run, load_run
+from regard.config import Corpus, Run, Search, apply_overrides, load_run
 from regard.data.text import Pair, read_pairs
-from regard.directory import MANIFEST, find_directory
+from regard.directory import MANIFEST, find_directory, identify
 from regard.errors import ConfigError, DataError, ModelError
 from regard.evaluation import hash_lines
+from regard.predict import EngineName, Predictor, load
 from regard.recipe import locate_corpus, make_run
 
 
@@ -21,11 +27,28 @@ class Row:
     name: str
     directory: Path  # of its run; of the model, where no run is there
     run: Run | None  # how it is trained; None: only the model is there
+    search: Mapping[str, Any] = field(default_factory=dict)  # what differs from the search of the others
+    engine: EngineName = "torch"
+    rescore: str | None = None  # the model that chooses among its outputs
 
     @property
     def is_trained(self) -> bool:
         """Whether there is a finished model."""
         return self.run is None or (self.directory / "model" / MANIFEST).is_file()
+
+    @property
+    def is_variant(self) -> bool:
+        """Whether the same model stands in another row too."""
+        return bool(self.search) or self.engine != "torch" or self.rescore is not None
+
+    def load(self, device: str, threads: int | None = None) -> Predictor:
+        """The trained model, as this row wants it."""
+        return load(self.directory, device=device, engine=self.engine, threads=threads, rescore=self.rescore)
+
+    def identity(self) -> dict[str, Any]:
+        """What its outputs depend on beside the search and the pairs."""
+        judge = {"rescore": identify(self.rescore)} if self.rescore else {}
+        return {"model": identify(self.directory), "engine": self.engine, **judge}
 
 
 @dataclass(frozen=True)
@@ -37,8 +60,40 @@ class HeldOut:
     data_sha256: str
 
 
-def find_rows(words: Sequence[str], output: Path, overrides: Sequence[str]) -> list[Row]:
-    """What the words name; a recipe is trained, with the overrides, in a folder of `output`."""
+def find_rows(words: Sequence[str], output: Path, overrides: Sequence[str], variants: Sequence[str] = ()) -> list[Row]:
+    """What the words name; a recipe is trained, with the overrides, in a folder of `output`.
+
+    A variant is a row, by its name, or a model, followed by what is other: `rnn beam=1 engine=ctranslate2`.
+    """
+    rows = name_rows(words, output, overrides)
+    return rows + [make_variant(text, rows, output) for text in variants]
+
+
+def make_variant(text: str, rows: Sequence[Row], output: Path) -> Row:
+    """One more row from one that is there."""
+    name, *changes = shlex.split(text) or [""]
+    given = apply_overrides({}, changes)
+    known = {row.name: row for row in rows}
+    row = known.get(name) or name_rows([name], output, ())[0]
+    engine, judge = str(given.pop("engine", row.engine)), str(given.pop("rescore", row.rescore or ""))
+    if engine not in get_args(EngineName):
+        raise ConfigError(f"'{text}': engine = '{engine}', expected one of {', '.join(get_args(EngineName))}")
+    if unknown := [key for key in given if key not in Search.model_fields]:
+        raise ConfigError(f"'{text}': unknown key '{unknown[0]}'; expected engine, rescore or an option of the search")
+    if judge and judge not in known:
+        find_directory(judge)
+    parts = [f"rescore={Path(judge).name}" if change.startswith("rescore=") else change for change in changes]
+    return replace(
+        row,
+        name=" ".join([row.name, *parts]),
+        search=given,
+        engine=cast("EngineName", engine),
+        rescore=str(known[judge].directory) if judge in known else judge or None,
+    )
+
+
+def name_rows(words: Sequence[str], output: Path, overrides: Sequence[str]) -> list[Row]:
+    """The rows that are named one by one."""
     if not words:
         raise ConfigError("nothing to compare: expected recipes (.toml), run or model directories")
     paths = [run_directory(Path(word)) for word in words]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.config import Search
-from regard.directory import identify, write_json
+from regard.directory import write_json
 from regard.errors import RegardError
 from regard.pipeline import spread
-from regard.predict import Predictor, load
+from regard.predict import Predictor
 from regard.study.memory import measure_memory
 from regard.study.row import Row
 
@@ -57,7 +57,7 @@ def measure_speed(
 ) -> dict[str, dict[str, Any]]:
     """The figures of each row, kept in the file `path`; with no rounds, what is there from an earlier call."""
     key = {
-        "models": {row.name: identify(row.directory) for row in rows},
+        "models": {row.name: row.identity() for row in rows},
         "search": {name: search.model_dump(mode="json") for name, search in searches.items()},
         **{name: getattr(where, name) for name in ("data_sha256", "device", "threads", "machine", "torch")},
         "sentences": SENTENCES,
@@ -70,7 +70,7 @@ def measure_speed(
     for number, row in interleaved(rows, rounds):
         if len(kept["rounds"][row.name]) <= number:
             say(f"speed of {row.name}, round {number + 1} of {rounds}")
-            predictor = load(row.directory, device=where.device)
+            predictor = row.load(where.device, where.threads)
             kept["rounds"][row.name].append(measure_round(predictor, where.texts, searches[row.name]))
             write_json(path, kept)
     for row in rows if rounds else ():
@@ -79,7 +79,7 @@ def measure_speed(
             search = large(searches[row.name])
             texts = spread(where.texts, LINES)
             try:
-                kept["memory"][row.name] = measure_memory(row.directory, texts, search, where.device, where.threads)
+                kept["memory"][row.name] = measure_memory(row, texts, search, where.device, where.threads)
             except RegardError as error:  # the other figures of the row hold all the same
                 say(f"memory of {row.name}: {error}")
                 continue

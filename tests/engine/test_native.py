@@ -52,6 +52,23 @@ def test_score_is_the_price_of_each_token(models):
             np.testing.assert_allclose(found, by_hand(model, source, target), atol=1e-5)
 
 
+def test_a_source_that_comes_again_is_read_once(models, monkeypatch):
+    for model in models:
+        engine, read = NativeEngine([model]), []
+        encode = model.encode
+        monkeypatch.setattr(
+            model, "encode", lambda batch, encode=encode, read=read: read.append(batch) or encode(batch)
+        )
+        rows = [0, 1, 0, 2, 0, 1]
+        sources, targets = (
+            [SOURCES[row] for row in rows],
+            [TARGETS[(row + place) % 3] for place, row in enumerate(rows)],
+        )
+        for source, target, found in zip(sources, targets, engine.score(sources, targets), strict=True):
+            np.testing.assert_allclose(found, by_hand(model, source, target), atol=1e-5)
+        assert len(read[0].source) == 3
+
+
 def test_models_are_used_in_evaluation_mode(tiny_model):
     """Dropout would change every call."""
     engine = NativeEngine([tiny_model(TRANSFORMER, 1, 7, 9).train()])

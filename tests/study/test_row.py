@@ -61,3 +61,29 @@ def test_one_set_of_test_pairs_for_all(shop, tmp_path):
         read_test(rows("none"), [])
     with pytest.raises(DataError, match=r"empty\.tsv: no pairs"):
         read_test(rows("empty"), [])
+
+
+def test_a_model_stands_there_again_with_another_search(shop, tmp_path):
+    words = [str(shop / "tiny.toml"), str(shop / "rnn")]
+    judge = str(shop / "transformer")
+    variants = ["rnn method=greedy", f"{judge} beam=7 rescore=rnn", f"tiny engine=ctranslate2 rescore={judge}"]
+    rows = find_rows(words, tmp_path, [], variants)
+    assert [row.name for row in rows[2:]] == [
+        "rnn method=greedy",
+        "transformer beam=7 rescore=rnn",
+        "tiny engine=ctranslate2 rescore=transformer",
+    ]
+    assert [row.is_variant for row in rows] == [False, False, True, True, True]
+    assert rows[2].directory == rows[1].directory
+    assert [dict(row.search) for row in rows[2:]] == [{"method": "greedy"}, {"beam": 7}, {}]
+    assert [row.rescore for row in rows[2:]] == [None, str(shop / "rnn"), judge]
+    assert len({str(row.identity()) for row in rows[1:4]}) == 3 - 1, "the search is no part of what a model is"
+    for variant, message in (
+        ("rnn beem=3", "unknown key 'beem'"),
+        ("rnn engine=steam", "engine = 'steam', expected one of auto, torch, ctranslate2"),
+        ("rnn 7", "expected section.key=value"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            find_rows(words, tmp_path, [], [variant])
+    with pytest.raises(ModelError, match="nowhere"):
+        find_rows(words, tmp_path, [], ["rnn rescore=nowhere"])

@@ -1,0 +1,75 @@
+"""One model finds outputs, another chooses among them: `--rescore MODEL`.
+
+With a model that writes all words at once this is noisy parallel decoding (Gu et al. 2017, section 3.3): its `beam`
+candidates are scored by an autoregressive teacher in one batch each, which is as parallel as making them was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from regard.config import Search, length_penalty
+from regard.data.batch import EOS, Hypothesis
+
+if TYPE_CHECKING:
+    from regard.predict import Engine
+    from regard.view.record import Map
+
+
+class Rescoring:
+    """An engine whose outputs are put in order by the scores of another one with the same tokenizers."""
+
+    def __init__(self, finder: "Engine", judge: "Engine") -> None:
+        self.finder = finder
+        self.judge = judge
+        self.name = finder.name
+        self.workers = min(finder.workers, judge.workers)
+
+    @property
+    def limit(self) -> int | None:
+        """Longest source or target both can take."""
+        limits = [engine.limit for engine in (self.finder, self.judge) if engine.limit is not None]
+        return min(limits) if limits else None
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: Search,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """All that the finder finds, the judge's favourites first; those that are cut off come last."""
+        every = options.model_copy(update={"nbest": options.beam if options.method == "beam" else options.nbest})
+        found = self.finder.search(sources, every, prefixes, seeds)
+        asked = [source for source, outputs in zip(sources, found, strict=True) for _ in outputs]
+        prices = iter(self.judge.score(asked, [[*output.ids, EOS] for output in chain.from_iterable(found)]))
+        results: list[list[Hypothesis]] = []
+        for outputs in found:
+            judged = [with_price(output, float(next(prices).sum(dtype=np.float64)), options) for output in outputs]
+            results.append(sorted(judged, key=lambda each: (not each.finished, -each.score))[: options.nbest])
+        return results
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        """By the model itself."""
+        return self.finder.score(sources, targets)
+
+    def attend(self, source: Sequence[int], target: Sequence[int]) -> "list[Map]":
+        """By the model itself."""
+        return self.finder.attend(source, target)
+
+    def cross_attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> np.ndarray | None:
+        """By the model itself."""
+        return self.finder.cross_attention(sources, targets)
+
+    def close(self) -> None:
+        """End the processes of both."""
+        self.finder.close()
+        self.judge.close()
+
+
+def with_price(output: Hypothesis, price: float, options: Search) -> Hypothesis:
+    """The output with the judge's log-probability."""
+    return replace(output, log_probability=price, score=price / length_penalty(len(output.ids), options))
