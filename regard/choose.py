@@ -193,7 +193,9 @@ def choose_sentences(pairs: int, tokens: int, text: Text, reasons: list[str]) ->
         "metric": "loss",
         "decode_limit": 200,
     }
-    return model, train, {"batch_tokens": 2048 if width == 128 else 4096}
+    if width > 128:
+        train["accumulate"] = 2  # as many tokens an update as 4096 at once, in less memory
+    return model, train, {"batch_tokens": 2048}
 
 
 def follow_teacher(teacher: str | Path, data: Data) -> tuple[Run, list[str]]:

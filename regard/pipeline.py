@@ -273,7 +273,7 @@ def set_growth(run: Run, prepared: Prepared) -> Run:
     if run.search.growth:
         return run
     source, target = prepared.train.lengths()
-    growth = max(1.5, 1.25 * float(np.quantile((target - 10) / source, 0.999)))
+    growth = max(1.5, 1.25 * float(np.quantile((target.astype(np.float32) - 10) / source, 0.999)))
     return run.model_copy(update={"search": run.search.model_copy(update={"growth": round(growth, 2)})})
 
 

@@ -169,11 +169,13 @@ class _Side:
         return self.ids[self.offsets[number] : self.offsets[number + 1]]
 
     def lengths(self) -> np.ndarray:
-        lengths = np.empty(len(self.offsets) - 1, dtype=np.int32)
+        lengths = np.empty(len(self.offsets) - 1, dtype=np.uint16)  # 2 bytes each, unless a row is longer than that
         for begin in range(0, len(lengths), CHUNK):
             differences = np.diff(self.offsets[begin : begin + CHUNK + 1])
             if differences.min() < 1 or differences.max() > self.tokens:
                 raise DataError(f"{self.path}: damaged: offsets do not ascend after row {begin}")
+            if differences.max() > np.iinfo(lengths.dtype).max:
+                lengths = lengths.astype(np.int64)
             lengths[begin : begin + CHUNK] = differences
         return lengths
 
@@ -268,7 +270,7 @@ class Store:
         return Batch(source, source_length, target, target_length, index, extra)
 
     def lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of every source and of every target (int32), EOS counted."""
+        """Tokens of every source and of every target, EOS counted."""
         source, target = (side.lengths() for side in self._sides)
         self.release()
         return source, target

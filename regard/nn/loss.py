@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CHUNK = 256  # positions at a time; 128 to 512 measured alike
+CHUNK = 2**22  # logits at a time: half or twice as many measured alike, far fewer or more are slower
 
 
 def token_loss(
@@ -45,8 +45,9 @@ class _ChunkedLoss(torch.autograd.Function):
         hidden_gradient = torch.empty_like(hidden) if learn else None
         weight_gradient = torch.zeros_like(weight) if learn else None
         bias_gradient = torch.zeros_like(bias) if learn and bias is not None else None
-        for start in range(0, len(hidden), CHUNK):
-            part = slice(start, start + CHUNK)
+        chunk = max(1, CHUNK // len(weight))
+        for start in range(0, len(hidden), chunk):
+            part = slice(start, start + chunk)
             rows = hidden[part]
             logits = torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
             highest = logits.amax(1, keepdim=True)
@@ -76,5 +77,5 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        hidden, weight, bias = context.saved_tensors
-        return hidden * gradient, weight * gradient, None if bias is None else bias * gradient, None, None
+        hidden, weight, bias = context.saved_tensors  # in place: a second backward is refused by torch
+        return hidden.mul_(gradient), weight.mul_(gradient), None if bias is None else bias.mul_(gradient), None, None

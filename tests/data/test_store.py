@@ -33,7 +33,7 @@ def test_rows_come_back_with_an_end(directory):
     source, target = store.lengths()
     assert source.tolist() == [4, 1, 2, 37]
     assert target.tolist() == [2, 3, 1, 51]
-    assert source.dtype == target.dtype == np.int32
+    assert source.dtype == target.dtype == np.uint16
     assert (store.source_tokens, store.target_tokens) == (44, 57)
     store.verify()
     assert sorted(os.listdir(directory)) == sorted(["store.json", *FILES])
@@ -117,6 +117,14 @@ def test_rows_stay_the_same_after_release(directory):
     store.release()
     assert row.tolist() == before[3][0]
     assert content(store) == before
+
+
+def test_a_row_of_any_length_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 2)
+    rows = [([4], [4] * size) for size in (1, 65_534, 65_535, 70_000, 3)]
+    source, target = write_store(tmp_path, iter(rows), 10, 10).lengths()
+    assert source.tolist() == [2] * 5
+    assert target.tolist() == [2, 65_535, 65_536, 70_001, 4]
 
 
 def test_wide_ids_and_many_chunks(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ def plain(hidden, weight, bias, labels, smoothing):
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)])
 def test_chunked_loss_and_gradients_equal_the_plain_form(monkeypatch, smoothing, with_bias, dtype, tolerance):
-    monkeypatch.setattr(loss_module, "CHUNK", 7)  # several chunks, the last one short
+    monkeypatch.setattr(loss_module, "CHUNK", 7 * 11)  # several chunks of 7 rows, the last one short
     generator = torch.Generator().manual_seed(1)
     results = []
     hidden = torch.randn(23, 8, generator=generator, dtype=dtype)
