@@ -141,7 +141,21 @@ class NativeEngine:
         batch = make_batch(sources, targets)
         with record(model) as maps:
             model(batch)
+        if isinstance(model, Parallel) and (places := model.filled(model.tensors(batch))[1]) is not None:
+            return {name: at_places(name, weights, places.cpu()) for name, weights in maps.items()}
         return maps
+
+
+def at_places(name: str, weights: Tensor, places: Tensor) -> Tensor:
+    """Of a map whose queries are places of an output, only those at which words stand; of its keys too, if they are."""
+    kind = guess_kind(name)
+    if kind == "encoder":
+        return weights
+    heads, rows = weights.size(1), places[:, None, :, None]
+    weights = weights.gather(2, rows.expand(-1, heads, -1, weights.size(3)))
+    if kind == "places":
+        weights = weights.gather(3, rows.mT.expand(-1, heads, weights.size(2), -1))
+    return weights
 
 
 def load_engine(directories: Sequence[Path], configs: Sequence[dict[str, Any]], device: str = "cpu") -> NativeEngine:

@@ -43,6 +43,7 @@ MODELS = {
     "transformer": "regard.models.transformer:Transformer",
     "average": "regard.models.average:AverageAttention",
     "nonautoregressive": "regard.models.nonautoregressive:NonAutoregressive",
+    "ctc": "regard.models.ctc:CTC",
     "maskpredict": "regard.models.maskpredict:MaskPredict",
 }
 

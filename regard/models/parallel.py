@@ -90,7 +90,7 @@ class Parallel(Model):
     A descendant says what it proposes, what it is taught, and what filled places say.
     """
 
-    blank: bool = False  # whether a place may be filled with nothing, told by PAD
+    blank: int | None = None  # the token that fills a place with nothing, where there is one
     copies: bool = True  # whether places hold source words before they are filled, not target words
 
     def __init__(
@@ -130,6 +130,10 @@ class Parallel(Model):
         """What filled places say."""
         return list(tokens)
 
+    def places(self, batch: Batch, canvas: Canvas, hidden: Float[Tensor, "N T D"]) -> Int[Tensor, "B L"] | None:
+        """The place at which each word of the target stands; None: at its own, one by one."""
+        return None
+
     def encode(self, batch: Batch) -> Memory:
         mask = padding_mask(batch.source_length, batch.source.size(1))
         x = hide(self.source(batch.source), mask)
@@ -147,12 +151,20 @@ class Parallel(Model):
             x = layer(x, mask, positions, keys, values, memory.mask)
         return self.decoder_norm(x)
 
+    def filled(self, batch: Batch) -> tuple[Float[Tensor, "B T D"], Int[Tensor, "B L"] | None]:
+        """Hidden vectors of the places of a known target, and at which of them its words stand (None: one by one)."""
+        memory = self.encode(batch)
+        canvas, _ = self.teach(batch, memory)
+        hidden = self.fill(canvas, memory)
+        return hidden, self.places(batch, canvas, hidden)
+
     def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
         """The end of a target, which the number of places settles, has all the probability."""
         batch = self.tensors(batch)
-        memory = self.encode(batch)
-        canvas, _ = self.teach(batch, memory)
-        words = self.output(self.fill(canvas, memory))
+        hidden, places = self.filled(batch)
+        if places is not None:
+            hidden = hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.size(2)))
+        words = self.output(hidden)
         lowest = torch.finfo(words.dtype).min
         logits = words.new_full((*batch.target.shape, words.size(-1)), lowest)
         logits[:, :, EOS] = 0

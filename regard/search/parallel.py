@@ -27,7 +27,7 @@ class Filler:
     fill: Callable[[Any], Tensor]  # places → logits [N,T,V]
     hide: Callable[[Any, Tensor, Tensor], Any] | None  # places, tokens [N,T], which are hidden → places to fill again
     read: Callable[[Sequence[int]], list[int]]  # the tokens of filled places → ids of an output
-    blank: bool = False  # whether PAD stands for "nothing here"
+    blank: int | None = None  # the token that stands for "nothing here", where there is one
 
 
 @torch.inference_mode()
@@ -61,8 +61,7 @@ def parallel_search(filler: Filler, request: Request, options: Search) -> list[l
 def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
     """The most probable token of every place, and its log-probability."""
     prices = filler.fill(canvas).float().log_softmax(-1)
-    never = [BOS, EOS] if filler.blank else [PAD, BOS, EOS]
-    prices[:, :, never] = NEVER
+    prices[:, :, [token for token in (PAD, BOS, EOS) if token != filler.blank]] = NEVER
     best = prices.max(-1)
     return best.indices, best.values
 

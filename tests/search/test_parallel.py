@@ -111,7 +111,7 @@ def test_one_place_is_always_looked_at_again():
 def test_blanks_and_what_they_say():
     logits = peaked([[(5, 5.0), (5, 5.0), (PAD, 5.0), (5, 5.0)]])
     read = lambda tokens: [token for place, token in enumerate(tokens) if token and token != ([0] + tokens)[place]]  # noqa: E731, RUF005
-    filler = Filler(lambda number, _: places([4]), lambda canvas: logits.clone(), None, read, blank=True)
+    filler = Filler(lambda number, _: places([4]), lambda canvas: logits.clone(), None, read, blank=PAD)
     ((output,),) = search(filler, 1, method="greedy")
     assert output.ids == (5, 5)
 

@@ -1,0 +1,126 @@
+"""All words at once by CTC (Libovický and Helcl 2018, "End-to-End Non-Autoregressive Neural Machine Translation with
+Connectionist Temporal Classification"), with glancing training (Qian et al. 2021, "Glancing Transformer").
+
+Idea: the decoder has more places than any output needs, k for each source token. Each place holds a word or nothing;
+equal neighbours are one word. So neither a length nor fertilities have to be known, and the loss does not mind where
+a word stands, only in which order words come.
+
+    loss     = − log Σ_paths Π_t p(place t | x)                  paths: all ways to write y into the places (nn/ctc.py)
+    output   = the likeliest token of every place, blanks and repetitions taken out
+    glance   places are filled once without a gradient; of the words on the best path for y as many as `glance` × the
+             number of wrong places are shown to the decoder, and the loss is that of a second filling
+
+Differs from the papers: places begin with the source word's vector, not with a k-fold projection of its encoding; what
+is shown are words, never blanks. Label smoothing has no part in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import model_validator
+from torch import Tensor
+
+from regard.config import Fraction, Several
+from regard.data.batch import BOS, PAD, Batch
+from regard.models.base import Memory
+from regard.models.parallel import Canvas, Parallel, ParallelOptions, copied
+from regard.models.transformer import Transformer
+from regard.nn.ctc import NEVER, best_path, collapse, ctc_log_probability, path_prices
+
+BLANK = BOS  # never stands inside an output
+
+
+class CTC(Parallel):
+    """Encoder, and a decoder of k places for each source token."""
+
+    blank = BLANK
+
+    class Config(ParallelOptions):
+        tie: Literal["none", "all"] = "all"  # whether source and output share a table (target words are never read)
+        stretch: Several = 3  # places for each source token (k)
+        glance: Fraction = 0.0  # share of the wrong places that is shown in training (0: none)
+
+        @model_validator(mode="after")
+        def _check(self) -> "CTC.Config":
+            if self.glance and self.tie == "none":
+                raise ValueError("glance shows target words to the decoder, which needs tie = 'all'")
+            return self
+
+    def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
+        whole = Transformer.Config(**options.model_dump(exclude={"stretch", "glance"}))
+        super().__init__(whole, (source_vocabulary, target_vocabulary))
+        self.options = options
+
+    def propose(self, memory: Memory, number: int, generators: Sequence[Any] | None = None) -> Canvas:
+        canvas = self._places(memory)
+        rows = torch.arange(len(canvas.length), device=canvas.length.device).repeat_interleave(number)
+        return Canvas(canvas.tokens[rows], canvas.length[rows], canvas.price[rows])
+
+    def teach(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
+        return self._places(memory), memory.values.new_zeros(())
+
+    def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, int]:
+        count = int(batch.target_length.sum())
+        batch = self.tensors(batch)
+        memory = self.encode(batch)
+        canvas = self._places(memory)
+        words, length = batch.target[:, :-1], batch.target_length - 1
+        if self.training and self.options.glance:
+            canvas = self._glance(canvas, memory, words, length)
+        prices, _ = self._prices(self.fill(canvas, memory), canvas, words, length)
+        found = ctc_log_probability(prices, words, canvas.length, length)
+        return -found.masked_fill(found < NEVER / 2, 0).sum(), count  # a target that does not fit teaches nothing
+
+    def read(self, tokens: Sequence[int]) -> list[int]:
+        return collapse(list(tokens), BLANK)
+
+    def places(self, batch: Batch, canvas: Canvas, hidden: Float[Tensor, "N T D"]) -> Int[Tensor, "B L"]:
+        """The first place of each word on the best path."""
+        words, length = batch.target[:, :-1], batch.target_length - 1
+        prices, _ = self._prices(hidden, canvas, words, length, normalise=False)
+        path = best_path(prices, words, canvas.length, length)
+        states = 2 * torch.arange(words.size(1), device=path.device) + 1
+        return (path[:, :, None] == states).int().argmax(1)
+
+    def _places(self, memory: Memory) -> Canvas:
+        assert memory.tokens is not None
+        tokens, length = copied(memory.tokens, memory.mask.long() * self.options.stretch)
+        return Canvas(tokens, length, memory.values.new_zeros(len(length)))
+
+    def _prices(
+        self,
+        hidden: Float[Tensor, "N T D"],
+        canvas: Canvas,
+        words: Int[Tensor, "N L"],
+        length: Int[Tensor, "N"],
+        normalise: bool = True,
+    ) -> tuple[Float[Tensor, "N T Z"], Int[Tensor, "N T"]]:
+        """Log-probability of every state of the paths, and the likeliest token of every place.
+
+        For the best path logits do: what all states of a place have in common does not matter.
+        """
+        mask = canvas.mask
+        logits = self.output(hidden[mask]).float()
+        asked = torch.cat([torch.full_like(words[:, :1], BLANK), words], 1)
+        index = asked[:, None].expand(-1, mask.size(1), -1)[mask]
+        chosen = logits.gather(1, index)
+        if normalise:
+            chosen = chosen - logits.logsumexp(1, keepdim=True)
+        prices = chosen.new_zeros(*mask.shape, asked.size(1)).masked_scatter(mask[:, :, None], chosen)
+        likeliest = torch.full_like(canvas.tokens, PAD).masked_scatter(mask, logits.argmax(1))
+        return path_prices(prices[:, :, 1:], prices[:, :, 0], length), likeliest
+
+    @torch.no_grad()
+    def _glance(self, canvas: Canvas, memory: Memory, words: Int[Tensor, "N L"], length: Int[Tensor, "N"]) -> Canvas:
+        """The canvas with some words of the target, the more of them the more of its places are wrong."""
+        prices, likeliest = self._prices(self.fill(canvas, memory), canvas, words, length, normalise=False)
+        path = best_path(prices, words, canvas.length, length)
+        is_word: Bool[Tensor, "N T"] = (path % 2 == 1) & canvas.mask
+        written = words.gather(1, (path // 2).clamp_max(words.size(1) - 1)).masked_fill(~is_word, BLANK)
+        wrong = ((written != likeliest) & canvas.mask).sum(1)
+        chance = torch.rand(path.shape, device=path.device).masked_fill(~is_word, 2)
+        shown = (chance.argsort(1).argsort(1) < (self.options.glance * wrong).long()[:, None]) & is_word
+        return replace(canvas, tokens=torch.where(shown, written, canvas.tokens))
