@@ -177,6 +177,13 @@ class Distill(Options):
         return self
 
 
+class Reverse(Options):
+    """Fine-tuning of a model that writes all words at once by what a teacher thinks of them (regard/objective.py)."""
+
+    teacher: str  # a model directory
+    weight: Annotated[float, Field(gt=0, lt=1)] = 0.25  # λ: of the teacher's view, beside the targets
+
+
 def length_penalty(length: int, options: Search) -> float:
     """What a log-probability is divided by; the length is counted without EOS."""
     if options.penalty == "gnmt":
@@ -204,6 +211,7 @@ class Run(Options):
     train: Train = Train()
     search: Search = Search()
     distill: Distill | None = None  # none: the targets are those of the training files
+    reverse: Reverse | None = None  # none: only the targets are learned from
 
     @model_validator(mode="after")
     def _check(self) -> "Run":
@@ -308,8 +316,9 @@ def read_recipe(path: Path) -> dict[str, Any]:
     for key in ("start", "start_encoder"):
         if key in values:
             values[key] = locate(values[key], path)
-    if isinstance(distill := values.get("distill"), dict) and "teacher" in distill:
-        values["distill"] = distill | {"teacher": locate(distill["teacher"], path)}
+    for name in ("distill", "reverse"):
+        if isinstance(section := values.get(name), dict) and "teacher" in section:
+            values[name] = section | {"teacher": locate(section["teacher"], path)}
     return values
 
 

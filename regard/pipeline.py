@@ -15,26 +15,26 @@ import json
 import math
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from regard import __version__
 from regard.columns import add_columns
 from regard.config import Data, Run, Search, apply_overrides, differing, dump_toml, read_toml, validate
-from regard.data.batch import Batch
 from regard.data.loader import Loader, sequential
 from regard.directory import MANIFEST, find_directory, has_begun, read_directory, write_directory, write_json
 from regard.distill import distill, teacher_task
 from regard.engine.native import NativeEngine, check_shapes, expected_shapes, find_device, load_model
 from regard.errors import ConfigError
 from regard.metrics import find_metric
-from regard.models.base import Model, build_model, model_options
+from regard.models.base import Autoregressive, Model, build_model, model_options
+from regard.models.nonautoregressive import NonAutoregressive
+from regard.objective import LikelihoodObjective, ReverseObjective
 from regard.origin import origin
 from regard.predict import Predictor, load, same_tokenizers
 from regard.prepare import Prepared, Say, open_prepared, prepare, require_same, start_task
@@ -43,23 +43,12 @@ from regard.training.loop import Trainer
 from regard.training.progress import Progress
 from regard.training.state import Cancelled, Goal, Result, Validation
 from regard.training.storage import Lock
+from regard.training.update import Objective
 from regard.training.weights import load_model as load_weights
 from regard.training.weights import mean, model_tensors
 from regard.view.run import write_run_report
 
 ENCODER = ("source.", "encoder.", "encoder_norm.")  # how the parameters of encoders begin that can be lent
-
-
-@dataclass(frozen=True)
-class LikelihoodObjective:
-    """Maximum likelihood with label smoothing: what most models are trained for."""
-
-    model: Model
-    smoothing: float
-
-    def loss(self, batch: Batch) -> tuple[Tensor, int]:
-        """Summed loss and number of target tokens."""
-        return self.model.loss(batch, self.smoothing)
 
 
 class Evaluator:
@@ -164,7 +153,7 @@ def carry_out(run: Run, directory: Path, device: torch.device, progress: Progres
     evaluator = Evaluator(run, prepared)
     loader = Loader(prepared.train, run.data.batch_tokens, run.data.batch_rows, run.seed, run.data.workers)
     trainer = Trainer(
-        LikelihoodObjective(model, run.train.label_smoothing),
+        make_objective(run, model, prepared),
         loader,
         evaluator,
         evaluator.goal,
@@ -250,6 +239,21 @@ def make_model(run: Run, task: Translation) -> Model:
         directory, config = read_directory(run.start_encoder)
         lend_encoder(model, load_model(directory, config), f"start_encoder = '{run.start_encoder}'")
     return model
+
+
+def make_objective(run: Run, model: Model, prepared: Prepared) -> Objective:
+    """What training makes smaller."""
+    if run.reverse is None:
+        return LikelihoodObjective(model, run.train.label_smoothing)
+    if not isinstance(model, NonAutoregressive):
+        raise ConfigError(f"a [reverse] section needs model.kind = 'nonautoregressive', found '{run.model['kind']}'")
+    directory, config = read_directory(run.reverse.teacher)
+    if not same_tokenizers(directory, prepared.directory):
+        raise ConfigError(f"reverse.teacher = '{run.reverse.teacher}': its tokenizers are not those of the corpus")
+    teacher = load_model(directory, config).to(next(model.parameters()).device).eval().requires_grad_(False)
+    if not isinstance(teacher, Autoregressive):
+        raise ConfigError(f"reverse.teacher = '{run.reverse.teacher}': expected a model that writes word by word")
+    return ReverseObjective(model, teacher, run.train.label_smoothing, run.reverse.weight)
 
 
 def lend_encoder(model: Model, other: Model, what: str) -> None:

@@ -4,7 +4,7 @@ Several models make an ensemble: their probabilities are averaged at each step.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from regard.search.beam import beam_search
 from regard.search.filters import Decoder, Request
 from regard.search.parallel import Filler, parallel_search
 from regard.search.sample import SEARCHES
-from regard.view.record import Map, Maps, guess_kind, layers_of, record
+from regard.view.record import Map, guess_kind, layers_of, record
 
 
 class NativeEngine:
@@ -135,7 +135,7 @@ class NativeEngine:
     def close(self) -> None:
         """There is nothing to end."""
 
-    def _recorded(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Maps:
+    def _recorded(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Mapping[str, Tensor]:
         """Attention maps of one teacher-forced pass of the first model."""
         model = self.models[0]
         batch = make_batch(sources, targets)

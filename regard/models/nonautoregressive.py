@@ -55,28 +55,32 @@ class NonAutoregressive(Parallel):
         for candidate in range(1, number):
             assert generators is not None
             chosen.append(drawn(prices, memory.mask, [each[candidate] for each in generators]))
-        fertility = torch.stack(chosen, 1)  # [B,K,S]
-        price = prices[:, None].expand(-1, number, -1, -1).gather(-1, fertility[..., None]).squeeze(-1).sum(-1)
+        return self.canvas_of(memory, prices, torch.stack(chosen, 1).flatten(0, 1))
+
+    def canvas_of(self, memory: Memory, prices: Float[Tensor, "B S L"], fertility: Int[Tensor, "N S"]) -> Canvas:
+        """The places that fertilities make; N = B × K, the candidates of a sentence one after the other."""
         assert memory.tokens is not None
-        source = memory.tokens[:, None].expand_as(fertility).flatten(0, 1)
-        tokens, length = copied(source, fertility.flatten(0, 1))
-        return Canvas(tokens, length, price.flatten(), fertility.flatten(0, 1))
+        candidates = len(fertility) // len(prices)
+        source = memory.tokens.repeat_interleave(candidates, 0)
+        certain = prices.repeat_interleave(candidates, 0)
+        price = certain.gather(-1, fertility.clamp_max(self.options.most - 1)[:, :, None]).squeeze(-1).sum(1)
+        return Canvas(*copied(source, fertility), price, fertility)
 
     def decide(self, prices: Float[Tensor, "B S L"]) -> Int[Tensor, "B S"]:
         """One fertility for each source token."""
-        if self.options.decide == "argmax":
-            return prices.argmax(-1)
-        mean = (prices.exp() * torch.arange(prices.size(-1), device=prices.device)).sum(-1)
-        return mean.round().long()
+        return prices.argmax(-1) if self.options.decide == "argmax" else self.mean(prices)
+
+    @staticmethod
+    def mean(prices: Float[Tensor, "B S L"]) -> Int[Tensor, "B S"]:
+        """The rounded mean fertility of each source token."""
+        return (prices.exp() * torch.arange(prices.size(-1), device=prices.device)).sum(-1).round().long()
 
     def teach(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
         prices, words = self.fertilities(memory), batch.target_length - 1
         known = batch.extra.get("fertility")
         fertility = fitted(self.decide(prices), words, memory.mask) if known is None else known
-        assert memory.tokens is not None
-        tokens, length = copied(memory.tokens, fertility)
-        price = prices.gather(-1, fertility.clamp_max(self.options.most - 1)[:, :, None]).squeeze(-1).sum(1)
-        return Canvas(tokens, length, price, fertility), -price.sum()
+        canvas = self.canvas_of(memory, prices, fertility)
+        return canvas, -canvas.price.sum()
 
 
 def drawn(prices: Float[Tensor, "B S L"], mask: Tensor, generators: Sequence[Any]) -> Int[Tensor, "B S"]:

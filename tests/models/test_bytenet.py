@@ -67,7 +67,10 @@ def test_a_source_gets_a_fifth_more_columns():
     assert unfolded(torch.tensor([1, 5, 6])).tolist() == [2, 6, 8]
 
 
-@pytest.mark.parametrize(("change", "message"), [({"width": 7}, "even"), ({"decoder_kernel": 1}, "above 1")])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"width": 7}, "even"), ({"decoder_kernel": 1}, "decoder_kernel: should be greater than or equal to 2")],
+)
 def test_what_cannot_work_is_refused(change, message):
     with pytest.raises(ConfigError, match=message):
         build_model({**SECTION, **change}, 9, 8)

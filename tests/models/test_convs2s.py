@@ -80,5 +80,5 @@ def test_decoder_follows_the_paper(model):
 
 
 def test_kernels_that_see_nothing_before_are_refused():
-    with pytest.raises(ConfigError, match="decoder_kernel must be above 1"):
+    with pytest.raises(ConfigError, match="decoder_kernel: should be greater than or equal to 2"):
         build_model({**SECTION, "decoder_kernel": 1}, 9, 8)
