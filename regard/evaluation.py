@@ -112,3 +112,10 @@ def save(directory: Path, texts: Texts, result: dict[str, Any]) -> None:
             for line in lines:
                 write_line(stream, line)
     write_json(directory / "result.json", result)
+
+
+def spread(items: Sequence[Any], number: int) -> list[Any]:
+    """At most `number` items, evenly over the whole."""
+    if len(items) <= number:
+        return list(items)
+    return [items[place * len(items) // number] for place in range(number)]

@@ -31,6 +31,7 @@ from regard.directory import MANIFEST, find_directory, has_begun, read_directory
 from regard.distill import distill, teacher_task
 from regard.engine.native import NativeEngine, check_shapes, expected_shapes, find_device, load_model
 from regard.errors import ConfigError
+from regard.evaluation import spread
 from regard.metrics import find_metric
 from regard.models.base import Autoregressive, Model, build_model, model_options
 from regard.models.nonautoregressive import NonAutoregressive
@@ -105,13 +106,6 @@ class Evaluator:
             for pair, output in spread(list(zip(self.pairs, outputs, strict=True)), self.run.train.samples)
         ]
         return {name: score.value for name, score in scores.items()}, samples
-
-
-def spread(items: Sequence[Any], number: int) -> list[Any]:
-    """At most `number` items, evenly over the whole."""
-    if len(items) <= number:
-        return list(items)
-    return [items[place * len(items) // number] for place in range(number)]
 
 
 def train(

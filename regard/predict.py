@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
 from regard.config import Search, Text, validate
 from regard.data.batch import EOS, UNK, Hypothesis
 from regard.directory import find_directory, read_directory
+from regard.engine.base import Engine
 from regard.errors import ConfigError, DataError, ModelError
 from regard.tasks.translation import Translation
 
 if TYPE_CHECKING:
-    from regard.view.record import AttentionReport, Description, Map
+    from regard.view.record import AttentionReport, Description
 
 Section = TypeVar("Section", Text, Search)
 Item = TypeVar("Item")
@@ -38,34 +39,6 @@ class Part:
     text: str
     inner: str  # normalised
     ids: list[int]  # with EOS
-
-
-class Engine(Protocol):
-    """What computes: torch, or a compiled model."""
-
-    name: str
-    workers: int  # calls it can work on at a time
-
-    @property
-    def limit(self) -> int | None: ...
-
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        options: Search,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        seeds: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]: ...
-
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]: ...
-
-    def attend(self, source: Sequence[int], target: Sequence[int]) -> "list[Map]": ...
-
-    def cross_attention(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> np.ndarray | None: ...
-
-    def close(self) -> None: ...
 
 
 class Predictor:

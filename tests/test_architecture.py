@@ -315,6 +315,7 @@ TESTED_ELSEWHERE = {  # test file → the modules it tests beside, or instead of
         "commands/prepare.py",
         "commands/score.py",
     ],
+    "tests/engine/test_rescore.py": ["engine/base.py"],
     "tests/training/test_checkpoint.py": ["training/archive.py", "training/storage.py"],
     "tests/training/test_loop.py": ["training/state.py", "training/update.py", "training/validation.py"],
 }

@@ -10,7 +10,8 @@ import regard
 from regard.config import Run, load_run
 from regard.data.batch import Hypothesis
 from regard.errors import ConfigError
-from regard.pipeline import Evaluator, spread
+from regard.evaluation import spread
+from regard.pipeline import Evaluator
 from regard.prepare import open_prepared
 from regard.recipe import locate_corpus
 

@@ -13,16 +13,16 @@ import numpy as np
 
 from regard.config import Search, length_penalty
 from regard.data.batch import EOS, Hypothesis
+from regard.engine.base import Engine
 
 if TYPE_CHECKING:
-    from regard.predict import Engine
     from regard.view.record import Map
 
 
 class Rescoring:
     """An engine whose outputs are put in order by the scores of another one with the same tokenizers."""
 
-    def __init__(self, finder: "Engine", judge: "Engine") -> None:
+    def __init__(self, finder: Engine, judge: Engine) -> None:
         self.finder = finder
         self.judge = judge
         self.name = finder.name

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from regard.config import Search
 from regard.directory import write_json
 from regard.errors import RegardError
-from regard.pipeline import spread
+from regard.evaluation import spread
 from regard.predict import Predictor
 from regard.study.memory import measure_memory
 from regard.study.row import Row
