@@ -1,10 +1,11 @@
-"""The README's table of results, made from the `result.json` beside each recipe.
+"""The README's table of results and the figures of docs/lineage.md, made from the `result.json` beside each recipe.
 
-python -m recipes.table            write it into README.md
-python -m recipes.table --check    fail if README.md and the results disagree
+python -m recipes.table            write them
+python -m recipes.table --check    fail if the pages and the results disagree
 """
 
 import json
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -67,6 +68,24 @@ def shape(score: str, value: float) -> str:
     return f"{value:.2f}" if score.endswith("bleu") else f"{100 * value:.2f} %"
 
 
+def fill(text: str) -> str:
+    """A page with every `<!-- result NAME -->…<!-- end -->` as it is recorded, or a dash."""
+    return re.sub(
+        r"(<!-- result ([\w/-]+) -->).*?(<!-- end -->)", lambda found: found[1] + figure(found[2]) + found[3], text
+    )
+
+
+def figure(name: str) -> str:
+    """The main score of a recorded result."""
+    result = read(name)
+    if result is None:
+        return "–"
+    known = ABOUT[name][1] if name in ABOUT else ""
+    score = next(each for each in (known, "tokenised_bleu", "exact_match") if each in result["scores"])
+    named = {"word_error": " word error", "exact_match": " right"}.get(score, "")
+    return shape(score, result["scores"][score]["value"]) + named
+
+
 def render() -> str:
     """The table."""
     rows = [line for name in ABOUT if (line := row(name))]
@@ -76,7 +95,12 @@ def render() -> str:
 
 def main(words: list[str]) -> None:
     """Write the table into README.md, or check it."""
-    keep(FOLDER.parent / "README.md", render(), (BEGIN, END), "--check" in words)
+    check, lineage = "--check" in words, FOLDER.parent / "docs" / "lineage.md"
+    keep(FOLDER.parent / "README.md", render(), (BEGIN, END), check)
+    text = lineage.read_text(encoding="utf-8")
+    if check and fill(text) != text:
+        sys.exit(f"{lineage.name} and the results of the recipes disagree; run: make results-table")
+    lineage.write_text(fill(text), encoding="utf-8")
 
 
 if __name__ == "__main__":

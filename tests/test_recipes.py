@@ -23,10 +23,10 @@ def name(path: Path) -> str:
 
 @pytest.mark.parametrize("path", RECIPES, ids=name)
 def test_a_recipe_can_be_run(path, monkeypatch, tmp_path):
-    for variable in ("REGARD_DATA", "SCAN", "G2P"):
+    for variable in ("REGARD_DATA", "SCAN", "G2P", "TEACHER", "NAT"):
         monkeypatch.setenv(variable, str(tmp_path))
     run = load_run(path)
-    assert run.data.train
+    assert run.data.train or run.data.prepared
     sizes = (400, 400) if run.text.joint else (400, 300)
     assert sum(weight.numel() for weight in build_model(run.model, *sizes).parameters()) > 0
 
@@ -60,6 +60,20 @@ def test_a_result_is_whole(folder):
 def test_readme_and_results_agree():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert insert(readme, table.render(), table.BEGIN, table.END) == readme
+
+
+def test_the_lineage_and_the_results_agree():
+    page = (ROOT / "docs" / "lineage.md").read_text(encoding="utf-8")
+    assert table.fill(page) == page
+    assert "<!-- result multi30k/transformer -->40." in page
+    other = page.replace("<!-- result multi30k/transformer -->40.", "<!-- result multi30k/transformer -->50.")
+    assert table.fill(other) == page
+
+
+def test_every_recipe_stands_in_the_lineage():
+    page = (ROOT / "docs" / "lineage.md").read_text(encoding="utf-8")
+    recipes = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes").rglob("*.toml"))
+    assert [path for path in recipes if f"(../{path})" not in page] == []
 
 
 def test_the_table_tells_what_is_recorded(monkeypatch, tmp_path):
