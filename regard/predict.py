@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from regard.config import Search, Text, validate
-from regard.data.batch import EOS, UNK, Hypothesis
+from regard.data.batch import BOS, EOS, PAD, UNK, Hypothesis, Writing
 from regard.directory import find_directory, read_directory
 from regard.engine.base import Engine
 from regard.errors import ConfigError, DataError, ModelError
-from regard.tasks.translation import Translation
+from regard.tasks.translation import Side, Translation
 
 if TYPE_CHECKING:
-    from regard.view.record import AttentionReport, Description
+    from regard.view.record import AttentionReport, Description, WritingView
 
 Section = TypeVar("Section", Text, Search)
 Item = TypeVar("Item")
@@ -178,6 +178,8 @@ class Predictor:
         if not 1 < len(source) <= self.longest:
             raise DataError(f"the text has {len(source) - 1} tokens; expected 1 to {self.longest - 1}, to look at")
         hypotheses = self.nbest([text], **options)[0] if output is None else self.score([text], [output])
+        search = validate(Search, self.search.model_dump() | options, "search")
+        writings = self.engine.writings(source, search) if output is None else {}
         views = [
             AttentionView(
                 source_tokens=[*self.task.source.tokens(text), "</s>"],
@@ -186,10 +188,27 @@ class Predictor:
                 text=hypothesis.text,
                 score=hypothesis.score,
                 layers=self.engine.attend(source, [*hypothesis.ids, EOS]),
+                writing=self._describe_writing(writings.get(hypothesis.ids)),
             )
             for hypothesis in hypotheses
         ]
         return AttentionReport(views, self.describe())
+
+    def _describe_writing(self, writing: Writing | None) -> "WritingView | None":
+        """How words were written all at once, in words; a place with no word shows as a dot."""
+        from regard.view.record import FilledPlaces, WritingView
+
+        if writing is None:
+            return None
+
+        def words(ids: Sequence[int], side: Side) -> list[str]:
+            pieces = side.tokenizer.pieces(ids)
+            return ["·" if number in (PAD, BOS) else piece for number, piece in zip(ids, pieces, strict=True)]
+
+        target = self.task.target
+        passes = [FilledPlaces(words(each.tokens, target), each.certain, each.fresh) for each in writing.passes]
+        start = words(writing.start, self.task.source if writing.copied else target)
+        return WritingView(writing.fertility, start, passes)
 
     def describe(self) -> "Description":
         """The model in one line, for reports."""

@@ -73,3 +73,22 @@ class Hypothesis:
         None  # (source, target) token numbers, strongest link of each target token
     )
     finished: bool = True  # False: cut off at the maximum length
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The places of an output after they have been filled once more."""
+
+    tokens: tuple[int, ...]
+    certain: tuple[float, ...]  # probability of each
+    fresh: tuple[bool, ...]  # whether this pass has filled it
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How an output came about whose words were written all at once."""
+
+    start: tuple[int, ...]  # what stood at the places before they were filled
+    copied: bool  # whether those are source tokens, not target tokens
+    fertility: tuple[int, ...] | None  # of each source token, where the model has it
+    passes: tuple[Pass, ...]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from regard.config import Search
-from regard.data.batch import Hypothesis
+from regard.data.batch import Hypothesis, Writing
 
 if TYPE_CHECKING:
     from regard.view.record import Map
@@ -36,5 +36,7 @@ class Engine(Protocol):
     def cross_attention(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> np.ndarray | None: ...
+
+    def writings(self, source: Sequence[int], options: Search) -> dict[tuple[int, ...], Writing]: ...
 
     def close(self) -> None: ...

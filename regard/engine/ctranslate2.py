@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard.config import Search, length_penalty, longest_output
-from regard.data.batch import BOS, PAD, Hypothesis
+from regard.data.batch import BOS, PAD, Hypothesis, Writing
 from regard.directory import MANIFEST, check_listed, hash_file, read_json
 from regard.errors import ConfigError, ModelError
 
@@ -154,6 +154,10 @@ class CTranslate2Engine:
     def cross_attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> np.ndarray | None:
         """There is none to be had."""
         return None
+
+    def writings(self, source: Sequence[int], options: Search) -> dict[tuple[int, ...], Writing]:
+        """None: words are written one by one."""
+        return {}
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.config import Search, longest_output
-from regard.data.batch import Batch, Hypothesis, make_batch
+from regard.data.batch import Batch, Hypothesis, Writing, make_batch
 from regard.errors import ConfigError, ModelError
 from regard.models.base import Autoregressive, Model, build_model, select_rows, shift_right
 from regard.models.parallel import Parallel, Refining
 from regard.search.beam import beam_search
 from regard.search.filters import Decoder, Request
-from regard.search.parallel import Filler, parallel_search
+from regard.search.parallel import Filler, parallel_search, trace
 from regard.search.sample import SEARCHES
 from regard.view.record import Map, guess_kind, layers_of, record
 
@@ -76,6 +76,7 @@ class NativeEngine:
             fill=lambda canvas: model.output(model.fill(canvas, memory)),
             hide=model.hide if isinstance(model, Refining) else None,
             read=model.read,
+            copies=model.copies,
             blank=model.blank,
         )
 
@@ -131,6 +132,14 @@ class NativeEngine:
         maps = self._recorded(sources, targets)
         cross = [np.asarray(maps[name]) for name in maps if guess_kind(name) == "cross"]
         return np.mean([weights.mean(1) for weights in cross], 0) if cross else None
+
+    def writings(self, source: Sequence[int], options: Search) -> dict[tuple[int, ...], Writing]:
+        """How the outputs of a source came about, by their ids; none of a model that writes word by word."""
+        model = self.models[0]
+        if not isinstance(model, Parallel):
+            return {}
+        request = Request([longest_output(len(source), options, self.limit)], None, [0])
+        return trace(self._filler(model, make_batch([source])), request, options)[0]
 
     def close(self) -> None:
         """There is nothing to end."""

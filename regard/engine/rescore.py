@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from regard.config import Search, length_penalty
-from regard.data.batch import EOS, Hypothesis
+from regard.data.batch import EOS, Hypothesis, Writing
 from regard.engine.base import Engine
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ class Rescoring:
         seeds: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """All that the finder finds, the judge's favourites first; those that are cut off come last."""
-        every = options.model_copy(update={"nbest": options.beam if options.method == "beam" else options.nbest})
-        found = self.finder.search(sources, every, prefixes, seeds)
+        found = self.finder.search(sources, self._every(options), prefixes, seeds)
         asked = [source for source, outputs in zip(sources, found, strict=True) for _ in outputs]
         prices = iter(self.judge.score(asked, [[*output.ids, EOS] for output in chain.from_iterable(found)]))
         results: list[list[Hypothesis]] = []
@@ -51,6 +50,11 @@ class Rescoring:
             judged = [with_price(output, float(next(prices).sum(dtype=np.float64)), options) for output in outputs]
             results.append(sorted(judged, key=lambda each: (not each.finished, -each.score))[: options.nbest])
         return results
+
+    @staticmethod
+    def _every(options: Search) -> Search:
+        """The search with all outputs it finds."""
+        return options.model_copy(update={"nbest": options.beam if options.method == "beam" else options.nbest})
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
         """By the model itself."""
@@ -63,6 +67,10 @@ class Rescoring:
     def cross_attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> np.ndarray | None:
         """By the model itself."""
         return self.finder.cross_attention(sources, targets)
+
+    def writings(self, source: Sequence[int], options: Search) -> dict[tuple[int, ...], Writing]:
+        """Of all outputs the judge may choose from."""
+        return self.finder.writings(source, self._every(options))
 
     def close(self) -> None:
         """End the processes of both."""

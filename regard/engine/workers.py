@@ -19,7 +19,7 @@ import numpy as np
 
 import regard.errors
 from regard.config import Search
-from regard.data.batch import Hypothesis
+from regard.data.batch import Hypothesis, Writing
 from regard.data.worker import how_it_ended, ignore_signals, start_helper
 from regard.directory import read_directory
 from regard.errors import ConfigError, RegardError
@@ -124,6 +124,10 @@ class Workers:
     def attend(self, source: Sequence[int], target: Sequence[int]) -> "list[Map]":
         """Maps are not sent between processes."""
         raise ConfigError("attention maps: load the model without workers")
+
+    def writings(self, source: Sequence[int], options: Search) -> dict[tuple[int, ...], Writing]:
+        """None: they are not sent between processes."""
+        return {}
 
     def close(self) -> None:
         """End all processes."""

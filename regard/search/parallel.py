@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from regard.config import Search, length_penalty
-from regard.data.batch import BOS, EOS, PAD, Hypothesis
+from regard.data.batch import BOS, EOS, PAD, Hypothesis, Pass, Writing
 from regard.search.filters import NEVER, Request, check_number
 from regard.search.sample import generator
+
+Step = tuple[Tensor, Tensor, Tensor]  # after a pass: tokens [N,T], their log-probabilities, which it has filled
 
 
 @dataclass(frozen=True)
@@ -27,23 +29,54 @@ class Filler:
     fill: Callable[[Any], Tensor]  # places → logits [N,T,V]
     hide: Callable[[Any, Tensor, Tensor], Any] | None  # places, tokens [N,T], which are hidden → places to fill again
     read: Callable[[Sequence[int]], list[int]]  # the tokens of filled places → ids of an output
+    copies: bool = True  # whether places hold source tokens before they are filled
     blank: int | None = None  # the token that stands for "nothing here", where there is one
 
 
 @torch.inference_mode()
 def parallel_search(filler: Filler, request: Request, options: Search) -> list[list[Hypothesis]]:
     """The outputs of every sentence, best first."""
-    number = {"beam": options.beam, "greedy": 1, "sample": options.nbest}[options.method]
+    canvas, steps = write(filler, request, options)
+    return [[output for output, _ in found] for found in rank(filler, canvas, steps[-1], request, options)]
+
+
+@torch.inference_mode()
+def trace(filler: Filler, request: Request, options: Search) -> list[dict[tuple[int, ...], Writing]]:
+    """How each output of every sentence came about, by its ids."""
+    canvas, steps = write(filler, request, options)
+    return [
+        {output.ids: make_writing(filler, canvas, steps, row) for output, row in found}
+        for found in rank(filler, canvas, steps[-1], request, options)
+    ]
+
+
+def write(filler: Filler, request: Request, options: Search) -> tuple[Any, list[Step]]:
+    """The places of all candidates, and how they stood after each pass."""
+    number = candidates(options)
     seeds = request.seeds or list(range(len(request)))
     generators = [[generator(options.seed, seed, candidate) for candidate in range(number)] for seed in seeds]
     canvas = filler.propose(number, generators)
-    tokens, prices = choose(filler, canvas)
+    steps = [(*choose(filler, canvas), canvas.mask)]
     passes = options.passes if filler.hide else 1
     for done in range(1, passes):
-        tokens, prices = refine(filler, canvas, tokens, prices, 1 - done / passes)
-    found: list[list[Hypothesis]] = []
+        steps.append(refine(filler, canvas, *steps[-1][:2], 1 - done / passes))
+    return canvas, steps
+
+
+def candidates(options: Search) -> int:
+    """How many a sentence has."""
+    return {"beam": options.beam, "greedy": 1, "sample": options.nbest}[options.method]
+
+
+def rank(
+    filler: Filler, canvas: Any, step: Step, request: Request, options: Search
+) -> list[list[tuple[Hypothesis, int]]]:
+    """The different outputs of every sentence, best first, each with the row of its candidate."""
+    tokens, prices, _ = step
+    number = candidates(options)
+    found: list[list[tuple[Hypothesis, int]]] = []
     for sentence, limit in enumerate(request.limits):
-        outputs: dict[tuple[int, ...], Hypothesis] = {}  # several candidates may say the same
+        outputs: dict[tuple[int, ...], tuple[Hypothesis, int]] = {}  # several candidates may say the same
         for row in range(sentence * number, (sentence + 1) * number):
             places = int(canvas.length[row])
             ids = tuple(filler.read(tokens[row, :places].tolist()))
@@ -52,10 +85,25 @@ def parallel_search(filler: Filler, request: Request, options: Search) -> list[l
             cut = len(ids) > limit
             ids = ids[:limit]
             output = Hypothesis(ids, price / length_penalty(len(ids), options), price, finished=not cut)
-            if ids not in outputs or outputs[ids].score < output.score:
-                outputs[ids] = output
-        found.append(sorted(outputs.values(), key=lambda output: -output.score)[: options.nbest])
+            if ids not in outputs or outputs[ids][0].score < output.score:
+                outputs[ids] = output, row
+        found.append(sorted(outputs.values(), key=lambda each: -each[0].score)[: options.nbest])
     return found
+
+
+def make_writing(filler: Filler, canvas: Any, steps: list[Step], row: int) -> Writing:
+    """How one candidate came about."""
+    places = int(canvas.length[row])
+    passes = [
+        Pass(
+            tuple(tokens[row, :places].tolist()),
+            tuple(prices[row, :places].exp().tolist()),
+            tuple(fresh[row, :places].tolist()),
+        )
+        for tokens, prices, fresh in steps
+    ]
+    fertility = None if canvas.fertility is None else tuple(canvas.fertility[row].tolist())
+    return Writing(tuple(canvas.tokens[row, :places].tolist()), filler.copies, fertility, tuple(passes))
 
 
 def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
@@ -66,7 +114,7 @@ def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
     return best.indices, best.values
 
 
-def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, share: float) -> tuple[Tensor, Tensor]:
+def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, share: float) -> Step:
     """Hide the least certain share of the places, at least one, and fill them again."""
     assert filler.hide is not None
     hidden = (canvas.length * share).long().clamp_min(1)
@@ -74,4 +122,4 @@ def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, share: f
     rank = certain.argsort(-1).argsort(-1)
     again = (rank < hidden[:, None]) & canvas.mask
     new_tokens, new_prices = choose(filler, filler.hide(canvas, tokens, again))
-    return torch.where(again, new_tokens, tokens), torch.where(again, new_prices, prices)
+    return torch.where(again, new_tokens, tokens), torch.where(again, new_prices, prices), again

@@ -120,6 +120,7 @@ class Page {
 
   showAll() {
     this.showHypotheses();
+    showWriting(byId("writing"), this.view);
     this.showChoosers();
     const empty = !this.layer;
     byId("reader").hidden = byId("panels").hidden = empty;

@@ -132,6 +132,30 @@ def _entropy(weights: np.ndarray) -> np.ndarray:
     return -(share * np.log2(np.where(share > 0, share, 1))).sum(axis=-1)
 
 
+@dataclass(frozen=True)
+class FilledPlaces:
+    """The words at all places after a pass, how certain each is, and which of them the pass has filled."""
+
+    tokens: Sequence[str]
+    certain: Sequence[float]
+    fresh: Sequence[bool]
+
+
+@dataclass(frozen=True)
+class WritingView:
+    """How a hypothesis came about whose words were written all at once."""
+
+    fertility: Sequence[int] | None  # of each source token, where the model has it
+    start: Sequence[str]  # what stood at the places at first
+    passes: Sequence[FilledPlaces]
+
+    def __post_init__(self) -> None:
+        places = len(self.start)
+        for each in self.passes:
+            if not len(each.tokens) == len(each.certain) == len(each.fresh) == places:
+                raise ValueError(f"a pass over {len(each.tokens)} places, expected {places}")
+
+
 @dataclass(frozen=True, eq=False)
 class AttentionView:
     """One hypothesis and everything that was looked at while it was written."""
@@ -142,8 +166,12 @@ class AttentionView:
     text: str  # the hypothesis
     score: float
     layers: Sequence[Map]
+    writing: WritingView | None = None  # where all words were written at once
 
     def __post_init__(self) -> None:
+        if self.writing and self.writing.fertility and len(self.writing.fertility) != len(self.source_tokens):
+            found, wanted = len(self.writing.fertility), len(self.source_tokens)
+            raise ValueError(f"{found} fertilities do not fit {wanted} source tokens")
         for layer in self.layers:
             rows, columns = self.labels(layer)
             if layer.weights.shape[1:] != (len(rows), len(columns)):
@@ -188,6 +216,7 @@ class AttentionView:
                 }
                 for layer in self.layers
             ],
+            **({"writing": asdict(self.writing)} if self.writing else {}),
         }
 
     @classmethod
@@ -196,7 +225,11 @@ class AttentionView:
 
         def make() -> AttentionView:
             score = float("nan") if values["score"] is None else float(values["score"])
-            return cls(**{**values, "score": score, "layers": [Map(**layer) for layer in values["layers"]]})
+            made = {"score": score, "layers": [Map(**layer) for layer in values["layers"]]}
+            if writing := values.get("writing"):
+                passes = [FilledPlaces(**each) for each in writing["passes"]]
+                made["writing"] = WritingView(**{**writing, "passes": passes})
+            return cls(**{**values, **made})
 
         return _read(make)
 

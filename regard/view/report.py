@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from regard.errors import ConfigError
-from regard.view.record import DECIMALS, AttentionReport, AttentionView
+from regard.view.record import DECIMALS, AttentionReport, AttentionView, WritingView
 from regard.view.tokens import shown, shown_text
 
-SCRIPTS = ("matrix.js", "reader.js", "page.js")
+SCRIPTS = ("matrix.js", "reader.js", "writing.js", "page.js")
 SIZE_LIMIT = 64_000_000  # characters of a page; browsers grow slow beyond
 FRAME_HEIGHT = 760
 
@@ -79,6 +79,22 @@ def _view_data(view: AttentionView, blobs: dict[str, int]) -> dict[str, Any]:
         "source_tokens": [shown(token) for token in view.source_tokens],
         "target_tokens": [shown(token) for token in view.target_tokens],
         "layers": layers,
+        "writing": _writing_data(view.writing) if view.writing else None,
+    }
+
+
+def _writing_data(writing: WritingView) -> dict[str, Any]:
+    return {
+        "fertility": None if writing.fertility is None else [int(number) for number in writing.fertility],
+        "start": [shown(token) for token in writing.start],
+        "passes": [
+            {
+                "tokens": [shown(token) for token in each.tokens],
+                "certain": [round(float(share), 3) for share in each.certain],
+                "fresh": [bool(new) for new in each.fresh],
+            }
+            for each in writing.passes
+        ],
     }
 
 

@@ -24,6 +24,7 @@ RAMP = np.array(
 BLOCKS = " ░▒▓█"
 LABEL = 18  # widest row label, in cells
 HEIGHT = 12  # tallest column label, in lines
+DOUBT = 0.5  # a word less certain than this is shown faintly
 
 
 def print_attention(view: AttentionView, console: Console | None = None) -> None:
@@ -31,6 +32,9 @@ def print_attention(view: AttentionView, console: Console | None = None) -> None
     console = console or Console()
     console.print(Text(shown_text(view.source), style="dim"))
     console.print(Text(shown_text(view.text)))
+    if view.writing:
+        for line in written_lines(view):
+            console.print(line)
     best = view.most_telling()
     if best is None:
         console.print(Text("This model has no attention to show.", style="dim"))
@@ -43,6 +47,28 @@ def print_attention(view: AttentionView, console: Console | None = None) -> None
     heads = len(layer.weights)
     name = f"{shown_text(layer.name)}{f', head {head + 1} of {heads}, the most telling' if heads > 1 else ''}"
     console.print(Text(f"\n{name} · score {view.score:.3f}", style="dim"))
+
+
+def written_lines(view: AttentionView) -> Iterator[Text]:
+    """How words were written all at once: fertilities, the places at first, and what each pass has filled."""
+    writing = view.writing
+    assert writing is not None
+    yield Text()
+    if writing.fertility is not None:
+        pairs = zip(view.source_tokens, writing.fertility, strict=True)
+        yield _line("fertilities", [f"{shown(token)}·{number}" for token, number in pairs])
+    yield _line("places", [shown(token) for token in writing.start])
+    for number, each in enumerate(writing.passes, 1):
+        name = f"pass {number}" if len(writing.passes) > 1 else "filled"
+        line = _line(name, [])
+        for token, certain, fresh in zip(each.tokens, each.certain, each.fresh, strict=True):
+            style = "bold" if fresh and number > 1 else ""
+            line.append(shown(token) + " ", style=style or ("dim" if certain < DOUBT else ""))
+        yield line
+
+
+def _line(name: str, words: Sequence[str]) -> Text:
+    return Text(f"{name:<12}", style="dim").append(" ".join(words), style="not dim")
 
 
 def has_colour(console: Console) -> bool:

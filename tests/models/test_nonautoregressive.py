@@ -106,3 +106,15 @@ def test_no_fertility_at_all_gives_one_word(model):
     for outputs in NativeEngine([model]).search(SOURCES, Search(method="greedy")):
         assert len(outputs[0].ids) == 1
         assert outputs[0].finished
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_the_search_has_done_can_be_followed(model):
+    engine, source, search = NativeEngine([model]), [4, 5, 6, 2], Search(beam=4, nbest=4)
+    outputs = engine.search([source], search, None, [0])[0]
+    writings = engine.writings(source, search)
+    assert set(writings) == {output.ids for output in outputs}
+    for ids, writing in writings.items():
+        assert writing.passes[-1].tokens == ids
+        copies = [token for token, number in zip(source, writing.fertility, strict=True) for _ in range(number)]
+        assert list(writing.start) == (copies or [4])

@@ -9,7 +9,7 @@ from regard.config import Search
 from regard.data.batch import BOS, EOS, PAD
 from regard.errors import ModelError
 from regard.search.filters import Request
-from regard.search.parallel import Filler, parallel_search
+from regard.search.parallel import Filler, parallel_search, trace
 
 WORDS = 8
 
@@ -21,6 +21,11 @@ class Places:
     length: torch.Tensor
     price: torch.Tensor
     hidden: torch.Tensor  # [N,T]
+    fertility = None
+
+    @property
+    def tokens(self):
+        return torch.where(self.hidden, BOS, PAD)
 
     @property
     def mask(self):
@@ -121,3 +126,21 @@ def test_damaged_weights_are_told():
     filler = Filler(lambda number, _: places([2]), lambda canvas: logits, None, list)
     with pytest.raises(ModelError, match="not numbers"):
         search(filler, 1, method="greedy")
+
+
+def test_how_an_output_came_about():
+    """Two places, two passes: the less certain one is filled again."""
+    first = peaked([[(4, 3.0), (5, 1.0)]])
+    second = peaked([[(4, 3.0), (6, 9.0)]])
+    canvas = places([2])
+
+    def fill(which):
+        return (first if which is canvas else second).clone()
+
+    filler = Filler(lambda number, _: canvas, fill, lambda *_: object(), list, copies=False)
+    ((ids, writing),) = trace(filler, Request([20]), Search(method="greedy", passes=2))[0].items()
+    assert ids == (4, 6)
+    assert [each.tokens for each in writing.passes] == [(4, 5), (4, 6)]
+    assert [each.fresh for each in writing.passes] == [(True, True), (False, True)]
+    assert writing.passes[1].certain[1] > writing.passes[0].certain[1]
+    assert (writing.fertility, writing.copied) == (None, False)

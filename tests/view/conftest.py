@@ -1,12 +1,13 @@
 """Made reports, and a parser that tells what a browser would find in a page."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from regard.view.record import AttentionReport, AttentionView, Description, Map
+from regard.view.record import AttentionReport, AttentionView, Description, FilledPlaces, Map, WritingView
 
 PAYLOADS = [
     "<script>document.title='pwned'</script>",
@@ -46,6 +47,19 @@ def build_view(source: list[str], target: list[str], layers: int = 2, heads: int
 @pytest.fixture
 def make_view() -> Callable[..., AttentionView]:
     return build_view
+
+
+@pytest.fixture
+def parallel_report() -> AttentionReport:
+    """All words at once, in two passes; a hostile word among them."""
+    source, target = ["a", PAYLOADS[0], "</s>"], ["ein", "Hund", "</s>"]
+    passes = [
+        FilledPlaces(["ein", PAYLOADS[1]], [0.9, 0.2], [True, True]),
+        FilledPlaces(["ein", "Hund"], [0.9, 0.8], [False, True]),
+    ]
+    writing = WritingView([1, 1, 0], ["a", PAYLOADS[0]], passes)
+    view = replace(build_view(source, target), writing=writing)
+    return AttentionReport([view, build_view(source, target)], Description("runs/dog", "maskpredict", 12345))
 
 
 @pytest.fixture

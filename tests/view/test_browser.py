@@ -104,3 +104,15 @@ def test_run_report_opens(browse, tmp_path):
     records = [{"kind": "train", "step": step, "loss": 1 / step} for step in range(1, 9)]
     write_run_report(tmp_path / "run.html", {"metrics": records, "settings": "seed = 1"})
     assert browse(tmp_path / "run.html").count("<polyline") == 1
+
+
+def test_how_all_words_were_written(parallel_report, browse, tmp_path):
+    page = browse(parallel_report.save(tmp_path / "x.html"))
+    section = page[page.index('id="writing"') : page.index('id="choosers"')]
+    assert re.findall(r"<h2[^>]*>([^<]*)</h2>", section) == ["fertilities", "places", "pass 1", "pass 2"]
+    assert re.findall(r"<sub[^>]*>(\d)</sub>", section) == ["1", "1", "0"]
+    assert section.count("word fresh") + section.count("word mark fresh") == 3
+    assert "<script" not in section
+    assert "--doubt: 20%" in section
+    other = browse(tmp_path / "x.html", "#hypothesis=2")
+    assert re.search(r'id="writing"[^>]*hidden', other), "an output that nobody followed has none"

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,16 @@ import torch
 from torch import nn
 
 from regard.errors import ConfigError, DataError
-from regard.view.record import AttentionReport, AttentionView, Map, guess_kind, layers_of, record
+from regard.view.record import (
+    AttentionReport,
+    AttentionView,
+    FilledPlaces,
+    Map,
+    WritingView,
+    guess_kind,
+    layers_of,
+    record,
+)
 
 
 class FakeAttention(nn.Module):
@@ -174,3 +184,17 @@ def test_unknown_ending_names_the_known_ones(small_report, tmp_path):
 def test_saved_json_reads_back(report, tmp_path):
     path = report.save(tmp_path / "x.json")
     assert AttentionReport.from_dict(json.loads(path.read_text())).to_dict() == report.to_dict()
+
+
+def test_how_words_were_written_comes_back(parallel_report):
+    values = json.loads(json.dumps(parallel_report.to_dict()))
+    again = AttentionReport.from_dict(values)
+    writing = again.views[0].writing
+    assert (writing.fertility, len(writing.passes)) == ([1, 1, 0], 2)
+    assert writing.passes[1].tokens == ["ein", "Hund"]
+    assert again.views[1].writing is None
+    assert "writing" not in values["views"][1]
+    with pytest.raises(ValueError, match="a pass over 1 places, expected 2"):
+        WritingView(None, ["a", "b"], [FilledPlaces(["x"], [1.0], [True])])
+    with pytest.raises(ValueError, match="2 fertilities do not fit 3 source tokens"):
+        replace(parallel_report.views[0], writing=WritingView([1, 1], ["a"], []))

@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from regard.view.record import AttentionView
-from regard.view.terminal import fit, heat_map, print_attention, upright
+from regard.view.terminal import fit, heat_map, print_attention, upright, written_lines
 
 
 def printed(view, width=80, **options) -> str:
@@ -73,3 +73,11 @@ def test_markup_is_not_markup(make_view):
 
 def test_without_attention():
     assert "no attention" in printed(AttentionView(["a"], ["b"], "a", "b", 0.0, []), color_system=None)
+
+
+def test_how_all_words_were_written(parallel_report):
+    lines = [line.plain for line in written_lines(parallel_report.views[0])]
+    assert lines[1].startswith("fertilities a·1 ")
+    assert lines[1].endswith("</s>·0")
+    assert [line.split()[:2] for line in lines[3:]] == [["pass", "1"], ["pass", "2"]]
+    assert lines[4].split()[2:] == ["ein", "Hund"]
