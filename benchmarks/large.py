@@ -2,13 +2,13 @@
 
     python -m benchmarks.large --gigabytes 2        makes the file, prepares it, trains on it; takes an hour or so
 
-Each command is a process of its own; the peak is the largest resident size one of its processes reached. The record is
+Each command is a process of its own; the peak is the largest resident size it reached (Linux only). The record is
 `benchmarks/large.json`.
 """
 
 import argparse
 import json
-import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measure import memory
 from benchmarks.process import ROOT, regard
 from regard.origin import origin
 
@@ -55,12 +56,14 @@ def write_corpus(path: Path, size: float, seed: int) -> int:
 
 def measure(command: tuple[str, ...]) -> dict[str, Any]:
     """Seconds and peak memory of a command; its output goes to ours."""
-    began = time.monotonic()
-    process = os.posix_spawn(command[0], command, os.environ)
-    _, status, usage = os.wait4(process, 0)
-    if code := os.waitstatus_to_exitcode(status):
-        raise SystemExit(f"{' '.join(command)}: exit code {code}")
-    return {"seconds": time.monotonic() - began, "peak_bytes": usage.ru_maxrss * 1024}
+    began, peak = time.monotonic(), 0
+    process = subprocess.Popen(command)  # noqa: S603
+    while process.poll() is None:  # what the system tells at the end counts the memory of this process too
+        peak = max(peak, memory("VmHWM", str(process.pid)))
+        time.sleep(0.05)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
+    return {"seconds": time.monotonic() - began, "peak_bytes": peak}
 
 
 def main(arguments: list[str]) -> None:
@@ -82,7 +85,7 @@ def main(arguments: list[str]) -> None:
         record["prepare"] = measure(regard("prepare", str(corpus), "-o", str(prepared)))
         steps = (f"train.{key}={options.steps}" for key in ("max_steps", "validate_every"))
         record["train"] = measure(regard("train", "--prepared", str(prepared), "-o", str(work / "run"), *steps))
-    command = " ".join(["python -m benchmarks.large", *arguments]).replace(str(work), "WORK")
+    command = f"python -m benchmarks.large --gigabytes {options.gigabytes:g} --steps {options.steps}"
     record |= origin(command, options.seed, time.monotonic() - began, None)
     Path(options.result).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     for name in ("prepare", "train"):

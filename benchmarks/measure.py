@@ -34,10 +34,10 @@ def rate(action: Callable[[], object], amount: float, seconds: float, least: int
             return amount * rounds / passed
 
 
-def memory(name: str) -> int:
-    """Bytes of this process: VmRSS now, VmHWM at most, RssAnon without files; 0 where the system does not tell."""
+def memory(name: str, process: str = "self") -> int:
+    """Bytes of a process: VmRSS now, VmHWM at most, RssAnon without files; 0 where the system does not tell."""
     try:
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
             if line.startswith(name + ":"):
                 return int(line.split()[1]) * 1024
     except OSError:
