@@ -3,7 +3,7 @@
     python -m recipes.align.measure MODEL FILE FILE      (a model or run directory; two aligned files of its languages)
 
 1. Made pairs whose alignment is known: the error rate of each kind of aligner, over several seeds.
-2. The files, in the tokens of the model: fertilities (histogram: fertility.png).
+2. The files, in the tokens of the model: fertilities (histogram: docs/pictures/fertility.png).
 3. Their first pairs: what the model looks at most against the links of the aligner.
 """
 
@@ -56,7 +56,7 @@ def measure(model: str, files: list[str]) -> dict[str, Any]:
     bitext = Bitext.read(predictor.task.rows(pairs), 1000)
     links = align_bitext(bitext, AlignerOptions(), lambda text: print(text, file=sys.stderr, flush=True))
     histogram = Histogram.of(make_fertilities(links, bitext))
-    draw(str(FOLDER / "fertility.png"), histogram)
+    draw(str(FOLDER.parents[1] / "docs" / "pictures" / "fertility.png"), histogram)
     counts = histogram.counts.tolist()
     record["fertility"] = {"mean": histogram.mean, "share_of_zeros": histogram.zeros, "counts": counts}
     few = Bitext.read(predictor.task.rows(pairs[:LOOKED_AT]), 1000)
