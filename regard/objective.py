@@ -30,7 +30,7 @@ class LikelihoodObjective:
 
 @dataclass(frozen=True)
 class ReverseObjective:
-    """Fine-tuning by a teacher's view of the model's own outputs (Gu et al. 2017, section 4.3).
+    """Fine-tuning by a teacher's view of the model's own outputs (Gu et al. 2018, section 4.2).
 
     With ŷ the likeliest words under the fertilities f, and p_AR the teacher reading ŷ from left to right:
 
@@ -63,11 +63,13 @@ class ReverseObjective:
 
     def reverse(self, canvas: Canvas, memory: Memory, judge: Memory) -> Float[Tensor, "B"]:
         """R for each sentence."""
-        mask = canvas.mask
+        mask = canvas.mask.clone()
+        mask[:, self.teacher.limit or mask.size(1) :] = False  # what the teacher cannot read does not count
         logits = self.model.output(self.model.fill(canvas, memory)[mask]).float()
         with torch.no_grad():
             tokens = torch.full_like(canvas.tokens, PAD).masked_scatter(mask, logits.argmax(-1))
-            hidden, _ = self.teacher.decode(shift_right(tokens), judge)
-            wanted = self.teacher.output(hidden[mask]).float().log_softmax(-1)
+            seen = min(mask.size(1), self.teacher.limit or mask.size(1))
+            hidden, _ = self.teacher.decode(shift_right(tokens[:, :seen]), judge)
+            wanted = self.teacher.output(hidden[mask[:, :seen]]).float().log_softmax(-1)
         costs = -(F.softmax(logits, -1) * wanted).sum(-1)
         return costs.new_zeros(mask.shape).masked_scatter(mask, costs).sum(1)

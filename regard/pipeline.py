@@ -90,7 +90,8 @@ class Evaluator:
         return total / tokens
 
     def _decode(self, model: Model, stop: Callable[[], bool]) -> tuple[dict[str, float], list[dict[str, str]]]:
-        search = Search(method="greedy", growth=self.run.search.growth, batch_tokens=self.run.search.batch_tokens)
+        own = self.run.search.model_dump(include={"growth", "passes", "batch_tokens"})
+        search = Search(method="greedy", **own)
         task = self.prepared.task
         predictor = Predictor(task, NativeEngine([model]), search, self.run.data.max_length, {})
         outputs: list[str] = []

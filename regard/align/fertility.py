@@ -1,4 +1,4 @@
-"""Fertilities: how many target tokens each source token makes (Gu et al. 2017, for the non-autoregressive Transformer).
+"""Fertilities: how many target tokens each source token makes (Gu et al. 2018, for the non-autoregressive Transformer).
 
 There every target token belongs to exactly one source token, so that the fertilities of a pair sum to the target's
 length. An alignment leaves tokens out and gives others several links; `assign` makes it a function: of several

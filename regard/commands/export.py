@@ -13,11 +13,13 @@ from regard.errors import ConfigError
 if TYPE_CHECKING:
     from regard.predict import Predictor
 
+COMMON = 200  # target tokens any source may become
 EPILOGUE = """\
 examples:
   regard export model --to ctranslate2
   regard export model --to ctranslate2 --quantization int8
   regard export model --to ctranslate2 --check test.en
+  regard export model --to ctranslate2 --shortlist train.en train.de      less work in the output layer
 
 The export is written into the model directory; `regard translate` then takes it by itself.
 """
@@ -33,6 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["float32", "float16", "int16", "int8"],
         default="float32",
         help="how weights are stored (default: float32)",
+    )
+    parser.add_argument(
+        "--shortlist",
+        nargs="+",
+        metavar="FILE",
+        help="pairs from which is learned what a source token may become: other tokens are never written",
+    )
+    parser.add_argument(
+        "--shortlist-size", type=positive, default=50, metavar="N", help="target tokens for each source token"
     )
     parser.add_argument(
         "--check", metavar="FILE", help="source lines to compare both engines on (default: the run's validation pairs)"
@@ -56,15 +67,37 @@ def run(arguments: argparse.Namespace) -> None:
     def check(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
         return compare(torch, with_export(torch, folder, facts), lines)
 
-    parity = write_export(directory, config, torch.search, arguments.quantization, check)
+    shortlist = learn_shortlist(torch, arguments) if arguments.shortlist else []
+    parity = write_export(directory, config, torch.search, arguments.quantization, check, shortlist)
     for method, row in parity["methods"].items():
         print(
             f"{method}: {row['same']} of {parity['sentences']} outputs as by torch ({row['share']:.1%}), "
             f"largest difference of a score {row['score_difference']:.2g}"
         )
-    if arguments.quantization == "float32" and any(row["share"] < 0.99 for row in parity["methods"].values()):
+    if (
+        arguments.quantization == "float32"
+        and not shortlist
+        and any(row["share"] < 0.99 for row in parity["methods"].values())
+    ):
         print("warning: less than 99 % of the outputs are those of torch", file=sys.stderr)
     print(f"written: {directory / arguments.to}", file=sys.stderr)
+
+
+def learn_shortlist(torch: "Predictor", arguments: argparse.Namespace) -> list[str]:
+    """What source tokens may become, by aligning the given pairs in the tokens of the model."""
+    from regard.align.aligner import align_bitext
+    from regard.align.bitext import Bitext
+    from regard.align.shortlist import make_shortlist
+    from regard.data.text import read_pairs
+    from regard.errors import DataError
+    from regard.recipe import locate_corpus
+
+    bitext = Bitext.read(torch.task.rows(read_pairs(locate_corpus(arguments.shortlist) or "")), torch.longest)
+    if not bitext.usable.any():
+        raise DataError(f"{arguments.shortlist[0]}: no pairs to learn a shortlist from")
+    links = align_bitext(bitext, say=lambda text: print(text, file=sys.stderr, flush=True))
+    shortlist = make_shortlist(bitext, links, arguments.shortlist_size, COMMON)
+    return list(shortlist.lines())
 
 
 def check_lines(directory: Path, arguments: argparse.Namespace) -> list[str]:

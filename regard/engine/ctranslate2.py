@@ -70,6 +70,7 @@ class CTranslate2Engine:
         self.workers = workers
         self.positions: int = facts["positions"]  # tokens, EOS counted, that the export has positions for
         self.limit: int | None = self.positions if facts["limited"] else None
+        self.shortlist = bool(facts.get("shortlist"))
         try:
             self.translator = ctranslate2.Translator(
                 str(folder), device="cpu", inter_threads=workers, intra_threads=threads
@@ -120,6 +121,7 @@ class CTranslate2Engine:
             min_decoding_length=0,
             max_input_length=0,  # nothing is cut
             return_scores=True,
+            use_vmap=self.shortlist,
             **more,
         )
         return [

@@ -8,7 +8,7 @@
 Positions are stored as a table: ours alternate sine and cosine, CTranslate2's own do not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,17 @@ def check_exportable(config: dict[str, Any]) -> None:
 
 
 def write_export(
-    directory: Path, config: dict[str, Any], search: Search, quantization: str, check: Callable[[Path, dict], dict]
+    directory: Path,
+    config: dict[str, Any],
+    search: Search,
+    quantization: str,
+    check: Callable[[Path, dict], dict],
+    shortlist: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Export a checked model directory, whole or not at all; `check(folder, facts)` gives the parity that is kept."""
+    """Export a checked model directory, whole or not at all; `check(folder, facts)` gives the parity that is kept.
+
+    With the lines of a shortlist the output layer is computed over the target tokens a source may need alone.
+    """
     import ctranslate2
 
     check_exportable(config)
@@ -71,6 +79,7 @@ def write_export(
         "positions": positions,
         "limited": model.limit is not None,
         "ctranslate2": ctranslate2.__version__,
+        "shortlist": bool(shortlist),
     }
     parity: dict[str, Any] = {}
 
@@ -79,6 +88,8 @@ def write_export(
         spec.validate()
         spec.optimize(quantization)
         spec.save(str(fresh))
+        if shortlist:
+            (fresh / "vmap.txt").write_text("".join(f"{line}\n" for line in shortlist), encoding="utf-8")
         write_json(fresh / FACTS, facts)
         parity.update(check(fresh, facts))
         write_json(fresh / "parity.json", parity)

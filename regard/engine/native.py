@@ -149,10 +149,14 @@ class NativeEngine:
         model = self.models[0]
         batch = make_batch(sources, targets)
         with record(model) as maps:
-            model(batch)
-        if isinstance(model, Parallel) and (places := model.filled(model.tensors(batch))[1]) is not None:
-            return {name: at_places(name, weights, places.cpu()) for name, weights in maps.items()}
-        return maps
+            places = None
+            if isinstance(model, Parallel):
+                places = model.filled(model.tensors(batch)).places
+            else:
+                model(batch)
+        if places is None:
+            return maps
+        return {name: at_places(name, weights, places.cpu()) for name, weights in maps.items()}
 
 
 def at_places(name: str, weights: Tensor, places: Tensor) -> Tensor:

@@ -1,12 +1,12 @@
 """One model finds outputs, another chooses among them: `--rescore MODEL`.
 
-With a model that writes all words at once this is noisy parallel decoding (Gu et al. 2017, section 3.3): its `beam`
+With a model that writes all words at once this is noisy parallel decoding (Gu et al. 2018, section 3.4): its `beam`
 candidates are scored by an autoregressive teacher in one batch each, which is as parallel as making them was.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,8 @@ from regard.engine.base import Engine
 
 if TYPE_CHECKING:
     from regard.view.record import Map
+
+NEVER = -math.inf
 
 
 class Rescoring:
@@ -43,12 +45,19 @@ class Rescoring:
     ) -> list[list[Hypothesis]]:
         """All that the finder finds, the judge's favourites first; those that are cut off come last."""
         found = self.finder.search(sources, self._every(options), prefixes, seeds)
-        asked = [source for source, outputs in zip(sources, found, strict=True) for _ in outputs]
-        prices = iter(self.judge.score(asked, [[*output.ids, EOS] for output in chain.from_iterable(found)]))
+        limit = self.judge.limit or math.inf
+        pairs = [
+            (source, [*output.ids, EOS])
+            for source, outputs in zip(sources, found, strict=True)
+            for output in outputs
+            if len(output.ids) < limit
+        ]
+        judged = iter(self.judge.score(*map(list, zip(*pairs, strict=True))) if pairs else ())
         results: list[list[Hypothesis]] = []
-        for outputs in found:
-            judged = [with_price(output, float(next(prices).sum(dtype=np.float64)), options) for output in outputs]
-            results.append(sorted(judged, key=lambda each: (not each.finished, -each.score))[: options.nbest])
+        for outputs in found:  # what is too long for the judge comes last
+            prices = [next(judged).sum(dtype=np.float64) if len(each.ids) < limit else NEVER for each in outputs]
+            ordered = [with_price(*each, options) for each in zip(outputs, map(float, prices), strict=True)]
+            results.append(sorted(ordered, key=lambda each: (not each.finished, -each.score))[: options.nbest])
         return results
 
     @staticmethod

@@ -11,7 +11,7 @@ a word stands, only in which order words come.
              number of wrong places are shown to the decoder, and the loss is that of a second filling
 
 Differs from the papers: places begin with the source word's vector, not with a k-fold projection of its encoding; what
-is shown are words, never blanks. Label smoothing has no part in it.
+is shown are words, never blanks, and the share stays the same (theirs falls from 0.5 to 0.3). No label smoothing.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,11 @@ from pydantic import model_validator
 from torch import Tensor
 
 from regard.config import Fraction, Several
-from regard.data.batch import BOS, PAD, Batch
+from regard.data.batch import BOS, EOS, PAD, Batch
 from regard.models.base import Memory
-from regard.models.parallel import Canvas, Parallel, ParallelOptions, copied
+from regard.models.parallel import Canvas, Filled, Parallel, ParallelOptions, copied
 from regard.models.transformer import Transformer
+from regard.nn.attention import padding_mask
 from regard.nn.ctc import NEVER, best_path, collapse, ctc_log_probability, path_prices
 
 BLANK = BOS  # never stands inside an output
@@ -55,9 +56,7 @@ class CTC(Parallel):
         self.options = options
 
     def propose(self, memory: Memory, number: int, generators: Sequence[Any] | None = None) -> Canvas:
-        canvas = self._places(memory)
-        rows = torch.arange(len(canvas.length), device=canvas.length.device).repeat_interleave(number)
-        return Canvas(canvas.tokens[rows], canvas.length[rows], canvas.price[rows])
+        return self._places(memory)  # there is only this one
 
     def teach(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
         return self._places(memory), memory.values.new_zeros(())
@@ -75,15 +74,26 @@ class CTC(Parallel):
         return -found.masked_fill(found < NEVER / 2, 0).sum(), count  # a target that does not fit teaches nothing
 
     def read(self, tokens: Sequence[int]) -> list[int]:
-        return collapse(list(tokens), BLANK)
+        return collapse(tokens, BLANK)
 
-    def places(self, batch: Batch, canvas: Canvas, hidden: Float[Tensor, "N T D"]) -> Int[Tensor, "B L"]:
-        """The first place of each word on the best path."""
+    def told(self, batch: Batch, canvas: Canvas, hidden: Float[Tensor, "N T D"]) -> Filled:
+        """Words stand at their first places on the best path; the rest of that path is the price."""
         words, length = batch.target[:, :-1], batch.target_length - 1
-        prices, _ = self._prices(hidden, canvas, words, length, normalise=False)
+        prices, _ = self._prices(hidden, canvas, words, length)
         path = best_path(prices, words, canvas.length, length)
         states = 2 * torch.arange(words.size(1), device=path.device) + 1
-        return (path[:, :, None] == states).int().argmax(1)
+        there, real = path[:, :, None] == states, padding_mask(length, words.size(1))
+        places = there.int().argmax(1)
+        steps = prices.gather(2, path[:, :, None])[:, :, 0].masked_fill(~canvas.mask, 0)
+        price = steps.sum(1) - steps.gather(1, places).masked_fill(~real, 0).sum(1)
+        fits = (there.any(1) | ~real).all(1)
+        return Filled(hidden, places, price.clamp_max(0).masked_fill(~fits, NEVER))
+
+    def output(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """No place is filled with PAD or EOS."""
+        logits = super().output(hidden)
+        never = torch.tensor([PAD, EOS], device=logits.device)
+        return logits.index_fill(-1, never, torch.finfo(logits.dtype).min)
 
     def _places(self, memory: Memory) -> Canvas:
         assert memory.tokens is not None
@@ -96,19 +106,13 @@ class CTC(Parallel):
         canvas: Canvas,
         words: Int[Tensor, "N L"],
         length: Int[Tensor, "N"],
-        normalise: bool = True,
     ) -> tuple[Float[Tensor, "N T Z"], Int[Tensor, "N T"]]:
-        """Log-probability of every state of the paths, and the likeliest token of every place.
-
-        For the best path logits do: what all states of a place have in common does not matter.
-        """
+        """Log-probability of every state of the paths, and the likeliest token of every place."""
         mask = canvas.mask
         logits = self.output(hidden[mask]).float()
-        asked = torch.cat([torch.full_like(words[:, :1], BLANK), words], 1)
+        asked = torch.cat([words.new_full((len(words), 1), BLANK), words], 1)
         index = asked[:, None].expand(-1, mask.size(1), -1)[mask]
-        chosen = logits.gather(1, index)
-        if normalise:
-            chosen = chosen - logits.logsumexp(1, keepdim=True)
+        chosen = logits.gather(1, index) - logits.logsumexp(1, keepdim=True)
         prices = chosen.new_zeros(*mask.shape, asked.size(1)).masked_scatter(mask[:, :, None], chosen)
         likeliest = torch.full_like(canvas.tokens, PAD).masked_scatter(mask, logits.argmax(1))
         return path_prices(prices[:, :, 1:], prices[:, :, 0], length), likeliest
@@ -116,10 +120,11 @@ class CTC(Parallel):
     @torch.no_grad()
     def _glance(self, canvas: Canvas, memory: Memory, words: Int[Tensor, "N L"], length: Int[Tensor, "N"]) -> Canvas:
         """The canvas with some words of the target, the more of them the more of its places are wrong."""
-        prices, likeliest = self._prices(self.fill(canvas, memory), canvas, words, length, normalise=False)
+        prices, likeliest = self._prices(self.fill(canvas, memory), canvas, words, length)
         path = best_path(prices, words, canvas.length, length)
         is_word: Bool[Tensor, "N T"] = (path % 2 == 1) & canvas.mask
-        written = words.gather(1, (path // 2).clamp_max(words.size(1) - 1)).masked_fill(~is_word, BLANK)
+        asked = torch.cat([words.new_full((len(words), 1), BLANK), words], 1)
+        written = asked.gather(1, torch.where(is_word, path // 2 + 1, 0))
         wrong = ((written != likeliest) & canvas.mask).sum(1)
         chance = torch.rand(path.shape, device=path.device).masked_fill(~is_word, 2)
         shown = (chance.argsort(1).argsort(1) < (self.options.glance * wrong).long()[:, None]) & is_word

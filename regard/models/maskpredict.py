@@ -8,7 +8,8 @@ then the least certain ones are hidden again and filled anew, a constant number 
              the number of hidden words is drawn evenly from 1 … T, and which they are too
     length by a softmax over the mean of the encoder's output; with beam K the K likeliest are tried
 
-Differs from the paper: it has a token whose encoding says the length, where we take the mean.
+Differs from the paper: it has a token whose encoding says the length, where we take the mean; and of several lengths
+the best is chosen with log p(length) added, not by the words alone.
 """
 
 from collections.abc import Sequence

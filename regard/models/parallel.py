@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from regard.config import Fraction, Options, Positive
@@ -44,6 +45,15 @@ class Canvas:
         return padding_mask(self.length, self.tokens.size(1))
 
 
+@dataclass(frozen=True)
+class Filled:
+    """The places of a known target."""
+
+    hidden: Float[Tensor, "B T D"]
+    places: Int[Tensor, "B L"] | None  # at which the words stand; None: one by one
+    price: Float[Tensor, "B"]  # log-probability of all that is not a word: proposal, blanks, repetitions
+
+
 class ParallelOptions(Options):
     """The sizes of all models that write at once."""
 
@@ -54,6 +64,12 @@ class ParallelOptions(Options):
     feed_forward: Positive = 1024  # inner width
     norm: Literal["pre", "post"] = "pre"
     dropout: Fraction = 0.1  # on embeddings and the output of each sub-layer
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> "ParallelOptions":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} cannot be divided into {self.heads} heads")
+        return self
 
 
 class ParallelLayer(nn.Module):
@@ -98,7 +114,6 @@ class Parallel(Model):
     ) -> None:
         super().__init__()
         shared = check_shared(whole.tie, *sizes)
-        self.whole = whole
         source = token_table(sizes[0], whole.width)
         self.source = Embedding(source, whole.width, "sinusoidal", dropout=whole.dropout)
         target = source if shared or self.copies else token_table(sizes[1], whole.width)
@@ -130,9 +145,9 @@ class Parallel(Model):
         """What filled places say."""
         return list(tokens)
 
-    def places(self, batch: Batch, canvas: Canvas, hidden: Float[Tensor, "N T D"]) -> Int[Tensor, "B L"] | None:
-        """The place at which each word of the target stands; None: at its own, one by one."""
-        return None
+    def told(self, batch: Batch, canvas: Canvas, hidden: Float[Tensor, "N T D"]) -> Filled:
+        """Where the words of a target stand, and the price of all but them."""
+        return Filled(hidden, None, canvas.price)
 
     def encode(self, batch: Batch) -> Memory:
         mask = padding_mask(batch.source_length, batch.source.size(1))
@@ -151,26 +166,28 @@ class Parallel(Model):
             x = layer(x, mask, positions, keys, values, memory.mask)
         return self.decoder_norm(x)
 
-    def filled(self, batch: Batch) -> tuple[Float[Tensor, "B T D"], Int[Tensor, "B L"] | None]:
-        """Hidden vectors of the places of a known target, and at which of them its words stand (None: one by one)."""
+    def filled(self, batch: Batch) -> Filled:
+        """The places of a known target."""
         memory = self.encode(batch)
         canvas, _ = self.teach(batch, memory)
-        hidden = self.fill(canvas, memory)
-        return hidden, self.places(batch, canvas, hidden)
+        return self.told(batch, canvas, self.fill(canvas, memory))
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
-        """The end of a target, which the number of places settles, has all the probability."""
+        """The end of a target, which has no place of its own, has the probability of all that is not a word."""
         batch = self.tensors(batch)
-        hidden, places = self.filled(batch)
-        if places is not None:
-            hidden = hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.size(2)))
+        filled = self.filled(batch)
+        hidden = filled.hidden
+        if filled.places is not None:
+            hidden = hidden.gather(1, filled.places[:, :, None].expand(-1, -1, hidden.size(2)))
         words = self.output(hidden)
         lowest = torch.finfo(words.dtype).min
         logits = words.new_full((*batch.target.shape, words.size(-1)), lowest)
-        logits[:, :, EOS] = 0
-        places = min(words.size(1), logits.size(1))
-        real = padding_mask(batch.target_length - 1, places)[:, :, None]
-        logits[:, :places] = torch.where(real, words[:, :places], logits[:, :places])
+        price = filled.price.to(words)[:, None]
+        logits[:, :, EOS] = price
+        logits[:, :, PAD] = (1 - price.exp()).log().clamp_min(lowest)  # the rest goes to what nobody writes
+        shown = min(words.size(1), logits.size(1))
+        real = padding_mask(batch.target_length - 1, shown)[:, :, None]
+        logits[:, :shown] = torch.where(real, words[:, :shown], logits[:, :shown])
         return logits
 
     def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, int]:

@@ -9,6 +9,8 @@ way to do so is a path through 2L + 1 states: blank, word 1, blank, word 2, …,
 Only the probabilities of the blank and of the target's own words are needed, not those of the whole vocabulary.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -80,7 +82,6 @@ def _ends(alpha: Float[Tensor, "N Z"], length: Int[Tensor, "N"]) -> Float[Tensor
     return last.masked_fill(never, NEVER)
 
 
-def collapse(tokens: Float[Tensor, " T"] | list[int], blank: int) -> list[int]:
+def collapse(tokens: Sequence[int], blank: int) -> list[int]:
     """What places say: equal neighbours are one, blanks are nothing."""
-    found = [int(token) for token in tokens]
-    return [token for place, token in enumerate(found) if token != blank and (not place or found[place - 1] != token)]
+    return [token for place, token in enumerate(tokens) if token != blank and (not place or tokens[place - 1] != token)]

@@ -28,15 +28,22 @@ def token_loss(
     smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Sum of the label-smoothed cross-entropy over M positions, in nats."""
-    return _ChunkedLoss.apply(hidden, weight, bias, labels, smoothing)  # type: ignore[return-value]
+    learn = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
+    with torch.autocast(hidden.device.type, enabled=False):  # logits are float32, whatever the layers are
+        return _ChunkedLoss.apply(hidden, weight, bias, labels, smoothing, learn)  # type: ignore[return-value]
 
 
 class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        context: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+        context: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        smoothing: float,
+        learn: bool,
     ) -> Tensor:
-        learn = any(context.needs_input_grad)
         share = smoothing / len(weight)
         column = weight.sum(0)
         loss = hidden.new_zeros(())
@@ -78,4 +85,5 @@ class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         hidden, weight, bias = context.saved_tensors  # in place: a second backward is refused by torch
-        return hidden.mul_(gradient), weight.mul_(gradient), None if bias is None else bias.mul_(gradient), None, None
+        of_bias = None if bias is None else bias.mul_(gradient)
+        return hidden.mul_(gradient), weight.mul_(gradient), of_bias, None, None, None

@@ -41,7 +41,8 @@ class Sinusoidal(nn.Module):
     def forward(self, start: int, length: int) -> Float[Tensor, "T D"]:
         """Vectors of the positions start … start + length − 1."""
         if start + length > len(self.table):
-            self.table = sinusoidal(2 * (start + length), self.width).to(self.table)
+            with torch.inference_mode(False):  # a table that grew in a search must serve training too
+                self.table = sinusoidal(2 * (start + length), self.width).to(self.table)
         return self.table[start : start + length]
 
 

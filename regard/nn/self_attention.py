@@ -185,13 +185,16 @@ class SelfAttention(MultiHead):
 
 
 class PositionalAttention(MultiHead):
-    """Gu et al. 2018, section 3.1: positions look at positions, and find the vectors that stand there."""
+    """Gu et al. 2018, section 3.2: positions look at positions, and find the vectors that stand there."""
 
     def forward(  # type: ignore[override]
         self, x: Float[Tensor, "N T D"], positions: Float[Tensor, "T D"], mask: Bool[Tensor, "N T"]
     ) -> Float[Tensor, "N T D"]:
         (to_keys, to_values), (key_bias, value_bias) = self.memory.weight.chunk(2), self.memory.bias.chunk(2)
-        places = positions.expand(len(x), -1, -1)
-        query, keys = self.split(self.query(places)), self.split(F.linear(places, to_keys, key_bias))
+        places = positions[None]  # the same in all rows
+        query, keys = (
+            self.split(each).expand(len(x), -1, -1, -1)
+            for each in (self.query(places), F.linear(places, to_keys, key_bias))
+        )
         context = self.attend(query, keys, self.split(F.linear(x, to_values, value_bias)), mask)
         return self.out(context.transpose(1, 2).flatten(2))

@@ -52,20 +52,16 @@ def trace(filler: Filler, request: Request, options: Search) -> list[dict[tuple[
 
 def write(filler: Filler, request: Request, options: Search) -> tuple[Any, list[Step]]:
     """The places of all candidates, and how they stood after each pass."""
-    number = candidates(options)
+    number = {"beam": options.beam, "greedy": 1, "sample": options.nbest}[options.method]
     seeds = request.seeds or list(range(len(request)))
     generators = [[generator(options.seed, seed, candidate) for candidate in range(number)] for seed in seeds]
     canvas = filler.propose(number, generators)
     steps = [(*choose(filler, canvas), canvas.mask)]
     passes = options.passes if filler.hide else 1
     for done in range(1, passes):
-        steps.append(refine(filler, canvas, *steps[-1][:2], 1 - done / passes))
+        hidden = (canvas.length * (passes - done) // passes).clamp_min(1)
+        steps.append(refine(filler, canvas, *steps[-1][:2], hidden))
     return canvas, steps
-
-
-def candidates(options: Search) -> int:
-    """How many a sentence has."""
-    return {"beam": options.beam, "greedy": 1, "sample": options.nbest}[options.method]
 
 
 def rank(
@@ -73,7 +69,7 @@ def rank(
 ) -> list[list[tuple[Hypothesis, int]]]:
     """The different outputs of every sentence, best first, each with the row of its candidate."""
     tokens, prices, _ = step
-    number = candidates(options)
+    number = len(canvas.length) // len(request)  # candidates of a sentence; a model may have fewer than were asked for
     found: list[list[tuple[Hypothesis, int]]] = []
     for sentence, limit in enumerate(request.limits):
         outputs: dict[tuple[int, ...], tuple[Hypothesis, int]] = {}  # several candidates may say the same
@@ -114,10 +110,9 @@ def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
     return best.indices, best.values
 
 
-def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, share: float) -> Step:
-    """Hide the least certain share of the places, at least one, and fill them again."""
+def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, hidden: Tensor) -> Step:
+    """Hide so many of the least certain places of each candidate, and fill them again."""
     assert filler.hide is not None
-    hidden = (canvas.length * share).long().clamp_min(1)
     certain = prices.masked_fill(~canvas.mask, float("inf"))
     rank = certain.argsort(-1).argsort(-1)
     again = (rank < hidden[:, None]) & canvas.mask

@@ -212,3 +212,23 @@ def test_what_the_command_needs(model, shop, call, tmp_path):
     assert done.code == 0
     assert b" of 2 outputs" in done.out
     assert call("translate", tmp_path / "model", "--engine", "ctranslate2", stdin=b"a b\n").code == 0
+
+
+def test_a_shortlist(shop, call, tmp_path):
+    run = shutil.copytree(shop / "transformer", tmp_path / "run")
+    words = ["export", run, "--to", "ctranslate2", "--check-lines", 5, "--shortlist"]
+    done = call(*words, shop / "pairs.tsv", "--shortlist-size", 3)
+    assert done.code == 0, done.err
+    folder = run / "model" / "ctranslate2"
+    lines = (folder / "vmap.txt").read_text().splitlines()
+    assert lines[0].startswith("\t")
+    assert all(len(line.split("\t")[1].split()) <= 3 for line in lines[1:])
+    assert json.loads((folder / "export.json").read_text())["shortlist"] is True
+    with_it = load(run, engine="ctranslate2")
+    assert with_it.engine.shortlist
+    allowed = {int(token) for line in lines for token in line.split("\t")[1].split()}
+    written = {token for output in with_it.translate(["a b", "c d e"]) for token in output.ids}
+    assert written <= allowed | {3}
+    empty = tmp_path / "empty.tsv"
+    empty.write_text("")
+    assert call(*words, empty).code == 3

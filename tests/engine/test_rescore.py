@@ -75,3 +75,11 @@ def test_other_tokenizers_are_refused(shop, call):
     done = call("translate", shop / "transformer", "--rescore", shop / "nothing", stdin=b"a\n")
     assert done.code == 4
     assert "nothing" in done.err
+
+
+def test_what_is_too_long_for_the_judge_comes_last(tiny_model):
+    finder = NativeEngine([tiny_model(RNN, 0, 7, 9)])
+    judge = NativeEngine([tiny_model({**TRANSFORMER, "positions": "learned", "max_length": 4}, 1, 7, 9)])
+    outputs = Rescoring(finder, judge).search([[4, EOS]], Search(beam=6, nbest=6, maximum_length=8))[0]
+    short = [len(output.ids) < 4 for output in outputs if output.finished]
+    assert short == sorted(short, reverse=True)

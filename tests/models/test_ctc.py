@@ -27,9 +27,9 @@ def model(tiny_model) -> CTC:
 @torch.no_grad()
 def test_every_source_token_has_its_places(model):
     canvas = model.propose(model.encode(model.tensors(make_batch(SOURCES))), 2)
-    assert canvas.length.tolist() == [8, 8, 4, 4, 2, 2]
+    assert canvas.length.tolist() == [8, 4, 2]
     assert canvas.tokens[0].tolist() == [4, 4, 5, 5, 6, 6, 2, 2]
-    assert canvas.tokens[2].tolist() == [7, 7, 2, 2, PAD, PAD, PAD, PAD]
+    assert canvas.tokens[1].tolist() == [7, 7, 2, 2, PAD, PAD, PAD, PAD]
 
 
 @torch.no_grad()
@@ -38,8 +38,7 @@ def test_the_loss_is_that_of_torch(model):
     total, count = model.loss(batch, 0.1)
     assert count == 8
     tensors = model.tensors(batch)
-    hidden, _ = model.filled(tensors)
-    shares = model.output(hidden).log_softmax(-1).transpose(0, 1)
+    shares = model.output(model.filled(tensors).hidden).log_softmax(-1).transpose(0, 1)
     places, length = torch.tensor([8, 4, 2]), torch.tensor([4, 1, 0])
     torch.testing.assert_close(
         total, F.ctc_loss(shares, tensors.target[:, :-1], places, length, BLANK, reduction="sum")
@@ -58,7 +57,7 @@ def test_a_target_that_does_not_fit_teaches_nothing(model):
 @torch.no_grad()
 def test_words_stand_in_order(model):
     tensors = model.tensors(make_batch(SOURCES[:1], TARGETS[:1]))
-    places = model.filled(tensors)[1][0]
+    places = model.filled(tensors).places[0]
     assert places.tolist() == sorted(set(places.tolist()))
     found = NativeEngine([model]).attend(SOURCES[0], TARGETS[0])
     shapes = {layer.kind: layer.weights.shape[1:] for layer in found}
@@ -86,6 +85,27 @@ def test_glancing_shows_words_of_the_target(tiny_model):
     assert glanced != model.loss(batch)[0]
     with pytest.raises(ConfigError, match="needs tie = 'all'"):
         build_model({**SECTION, "glance": 0.5, "tie": "none"}, 9, 9)
+
+
+@torch.no_grad()
+def test_the_score_is_that_of_the_best_path(model):
+    """So the score of the model's own output is the one the search has given it."""
+    engine = NativeEngine([model])
+    for source in SOURCES:
+        output = engine.search([source], Search(method="greedy"))[0][0]
+        price = float(engine.score([source], [[*output.ids, 2]])[0].sum())
+        assert price == pytest.approx(output.log_probability, abs=1e-4)
+    assert engine.score([[4, 2]], [[5] * 9 + [2]])[0].sum() < -1e3, "nine words do not fit into four places"
+
+
+def test_an_empty_target(model):
+    batch = make_batch([[4, 5, 2], [6, 2]], [[2], [2]])
+    total, _ = model.loss(batch)
+    total.backward()
+    assert model(batch).shape == (2, 1, 9)
+    assert NativeEngine([model]).attend([4, 5, 2], [2])
+    glancing = build_model({**SECTION, "glance": 0.5}, 9, 9).train()
+    assert glancing.loss(batch)[0].isfinite()
 
 
 def test_blanks_and_repetitions_are_not_read(model):

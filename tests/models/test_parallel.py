@@ -9,6 +9,7 @@ from regard.config import Search
 from regard.data.batch import EOS, PAD, make_batch
 from regard.engine.native import NativeEngine
 from regard.errors import ConfigError
+from regard.models.base import build_model
 from regard.models.parallel import Parallel, copied
 
 SECTION = {
@@ -52,13 +53,15 @@ def test_all_places_see_each_other_but_not_themselves(model):
 
 
 @torch.no_grad()
-def test_the_end_is_certain(model):
-    """So that the score of a target is the sum of its words, as for every other model."""
-    logits = model(make_batch(SOURCES, TARGETS))
+def test_the_end_has_the_price_of_the_proposal(model):
+    """So that the score of a target is that of its words and of its places."""
+    batch = make_batch(SOURCES, TARGETS)
+    logits, tensors = model(batch), model.tensors(batch)
     assert logits.shape == (3, 5, 9)
+    price = model.teach(tensors, model.encode(tensors))[0].price
     for row, target in enumerate(TARGETS):
         shares = logits[row].log_softmax(-1)
-        assert shares[len(target) - 1, EOS] == 0
+        torch.testing.assert_close(shares[len(target) - 1, EOS], price[row])
         assert (shares[: len(target) - 1, EOS] < -1e-3).all()
 
 
@@ -70,3 +73,9 @@ def test_an_ensemble_is_refused(model):
 def test_forced_beginnings_are_refused(model):
     with pytest.raises(ConfigError, match="forced beginnings"):
         NativeEngine([model]).search(SOURCES, Search(), [[4], [], []])
+
+
+@pytest.mark.parametrize("kind", ["nonautoregressive", "ctc", "maskpredict"])
+def test_heads_must_divide_the_width(kind):
+    with pytest.raises(ConfigError, match="width 10 cannot be divided into 4 heads"):
+        build_model({"kind": kind, "width": 10, "heads": 4}, 9, 9)

@@ -43,3 +43,23 @@ def test_without_gradient_nothing_is_kept():
         value = token_loss(torch.ones(3, 4), torch.ones(5, 4), None, torch.tensor([0, 1, 2]))
     assert not value.requires_grad
     torch.testing.assert_close(value, 3 * torch.tensor(5.0).log())
+
+
+def test_half_precision_layers_get_full_precision_losses():
+    hidden, weight = torch.randn(5, 4, requires_grad=True), torch.randn(6, 4, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 3, 4])
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = token_loss(hidden, weight, None, labels, 0.1)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, plain(hidden, weight, None, labels, 0.1))
+    loss.backward()
+    assert hidden.grad.isfinite().all()
+
+
+def test_without_a_gradient_none_is_made(monkeypatch):
+    made = []
+    monkeypatch.setattr(torch, "empty_like", lambda *values: made.append(values))
+    weight = torch.randn(6, 4, requires_grad=True)
+    with torch.no_grad():
+        token_loss(torch.randn(5, 4), weight, None, torch.tensor([0, 1, 2, 3, 4]))
+    assert not made

@@ -49,3 +49,12 @@ def test_learned_gives_rows_of_its_table():
 def test_learned_refuses_what_is_beyond_its_table():
     with pytest.raises(ValueError, match="position 11 is beyond the learned table of 10"):
         Learned(6, 10)(8, 3)
+
+
+def test_it_serves_a_product_too():
+    positions = Sinusoidal(4, length=2)
+    with torch.inference_mode():
+        positions(0, 9)
+    weight = torch.ones(4, requires_grad=True)
+    (positions(0, 9) * weight).sum().backward()
+    assert weight.grad is not None
