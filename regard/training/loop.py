@@ -20,6 +20,7 @@ from regard.data.batch import Batch
 from regard.errors import ConfigError, DataError, Diverged, Interrupted, Stopped
 from regard.training.archive import Archive
 from regard.training.journal import Board, Journal
+from regard.training.memory import give_back
 from regard.training.progress import Progress
 from regard.training.signals import Signals
 from regard.training.state import Cancelled, Goal, Result, State, Validation
@@ -180,8 +181,9 @@ class Trainer:
             )
 
     def _attend(self) -> None:
-        """Between two updates: a signal, a validation, a checkpoint."""
+        """Between two updates: a signal, a validation, a checkpoint, memory that is not needed."""
         self._stop_if_wanted()
+        give_back(self.state.step)
         if self.validator.due(self.state):
             self._validate()
             self._save()

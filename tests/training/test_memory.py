@@ -1,0 +1,30 @@
+"""Memory goes back to the system: of a large process, and not at every update."""
+
+import sys
+
+import pytest
+import torch
+
+from regard.training import memory
+from regard.training.memory import EVERY, give_back, resident
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+
+
+def test_only_a_large_process_and_only_now_and_then(monkeypatch):
+    monkeypatch.setattr(memory, "MUCH", 10**15)
+    assert not give_back(EVERY)
+    monkeypatch.setattr(memory, "MUCH", 0)
+    assert not give_back(EVERY + 1)
+    assert give_back(EVERY)
+
+
+def test_holes_in_the_heap_are_given_back(monkeypatch):
+    monkeypatch.setattr(memory, "MUCH", 0)
+    blocks = [torch.ones(30_000) for _ in range(1000)]  # each too small for a mapping of its own
+    kept = blocks[::50]
+    del blocks
+    before = resident()
+    give_back(0)
+    assert before - resident() > 50_000_000
+    assert all(block.sum() == 30_000 for block in kept)
