@@ -521,8 +521,8 @@ def test_attention_rows_sum_to_one_and_are_zero_on_padding(model, section):
 def test_recording_changes_no_logit(model):
     """The fused kernel, where there is one, computes what the written-out form computes."""
     fused = model(BATCH)
-    with record(model):
-        assert_near(model(BATCH), fused)
+    with record(model):  # the price of a whole path, a logit of its own, is a sum over many places
+        torch.testing.assert_close(model(BATCH), fused, atol=1e-5, rtol=1e-6)
     assert torch.equal(model(BATCH), fused)
 
 
