@@ -18,9 +18,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.config import Fraction, Options, Positive
 from regard.models.base import Memory
-from regard.models.transformer import Transformer, TransformerState, make_feed_forward, make_residual
+from regard.models.transformer import Sizes, Transformer, TransformerState, make_feed_forward, make_residual
 from regard.nn.attention import MultiHead
 
 
@@ -79,20 +78,13 @@ class AverageLayer(nn.Module):
 class AverageAttention(Transformer):
     """The Transformer's encoder, and a decoder that looks back at a mean."""
 
-    class Config(Options):  # pyright: ignore[reportIncompatibleVariableOverride] (fewer options)
-        width: Positive = 256  # of every vector between layers
-        heads: Positive = 4
-        encoder_layers: Positive = 3
-        decoder_layers: Positive = 3
-        feed_forward: Positive = 1024  # inner width, of the means too
-        norm: Literal["pre", "post"] = "pre"
+    decoder_layer = AverageLayer
+
+    class Config(Sizes):  # pyright: ignore[reportIncompatibleVariableOverride] (fewer options)
         tie: Literal["none", "output", "embeddings", "all"] = "output"  # which of source, target, output share a table
-        dropout: Fraction = 0.1  # on embeddings and the output of each sub-layer
 
     def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
-        whole = Transformer.Config(**options.model_dump())
-        super().__init__(whole, source_vocabulary, target_vocabulary)
-        self.decoder = nn.ModuleList(AverageLayer(whole) for _ in range(options.decoder_layers))
+        super().__init__(Transformer.Config(**options.model_dump()), source_vocabulary, target_vocabulary)
 
     def start(self, memory: Memory) -> TransformerState:
         nothing = memory.values.new_zeros(len(memory.values), self.options.width)

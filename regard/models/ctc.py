@@ -26,8 +26,8 @@ from torch import Tensor
 from regard.config import Fraction, Several
 from regard.data.batch import BOS, EOS, PAD, Batch
 from regard.models.base import Memory
-from regard.models.parallel import Canvas, Filled, Parallel, ParallelOptions, copied
-from regard.models.transformer import Transformer
+from regard.models.parallel import Canvas, Filled, Parallel, copied
+from regard.models.transformer import Sizes, Transformer
 from regard.nn.attention import padding_mask
 from regard.nn.ctc import NEVER, best_path, collapse, ctc_log_probability, path_prices
 
@@ -39,7 +39,7 @@ class CTC(Parallel):
 
     blank = BLANK
 
-    class Config(ParallelOptions):
+    class Config(Sizes):
         tie: Literal["none", "all"] = "all"  # whether source and output share a table (target words are never read)
         stretch: Several = 3  # places for each source token (k)
         glance: Fraction = 0.0  # share of the wrong places that is shown in training (0: none)

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from regard.config import Positive
 from regard.data.batch import BOS, PAD, Batch
 from regard.models.base import Memory
-from regard.models.parallel import Canvas, ParallelOptions, Refining
-from regard.models.transformer import Transformer
+from regard.models.parallel import Canvas, Refining
+from regard.models.transformer import Sizes, Transformer
 from regard.nn.attention import padding_mask
 
 HIDDEN = BOS  # never stands inside an output
@@ -34,7 +34,7 @@ class MaskPredict(Refining):
 
     copies = False
 
-    class Config(ParallelOptions):
+    class Config(Sizes):
         tie: Literal["none", "output", "embeddings", "all"] = "all"  # which of source, target, output share a table
         longest: Positive = 256  # words of an output
 

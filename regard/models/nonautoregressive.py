@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from regard.config import Positive
 from regard.data.batch import Batch
 from regard.models.base import Memory
-from regard.models.parallel import Canvas, Parallel, ParallelOptions, copied
-from regard.models.transformer import Transformer
+from regard.models.parallel import Canvas, Parallel, copied
+from regard.models.transformer import Sizes, Transformer
 
 
 class NonAutoregressive(Parallel):
@@ -32,7 +32,7 @@ class NonAutoregressive(Parallel):
 
     needs = ("fertility",)
 
-    class Config(ParallelOptions):
+    class Config(Sizes):
         tie: Literal["none", "all"] = "all"  # whether source and output share a table (target words are never read)
         most: Positive = 50  # fertilities are below this (L)
         decide: Literal["argmax", "average"] = "argmax"  # the likeliest fertility, or the rounded mean

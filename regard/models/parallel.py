@@ -12,17 +12,22 @@ A target has one place for each word. Its end is no word of its own: with the nu
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import model_validator
 from torch import Tensor, nn
 
-from regard.config import Fraction, Options, Positive
 from regard.data.batch import EOS, PAD, Batch
 from regard.models.base import Memory, Model, check_shared
-from regard.models.transformer import EncoderLayer, Transformer, make_feed_forward, make_residual
+from regard.models.transformer import (
+    EncoderLayer,
+    Transformer,
+    make_feed_forward,
+    make_norm,
+    make_projection,
+    make_residual,
+)
 from regard.nn.attention import MultiHead, hide, padding_mask
 from regard.nn.embedding import Embedding, token_table
 from regard.nn.position import Sinusoidal
@@ -52,24 +57,6 @@ class Filled:
     hidden: Float[Tensor, "B T D"]
     places: Int[Tensor, "B L"] | None  # at which the words stand; None: one by one
     price: Float[Tensor, "B"]  # log-probability of all that is not a word: proposal, blanks, repetitions
-
-
-class ParallelOptions(Options):
-    """The sizes of all models that write at once."""
-
-    width: Positive = 256  # of every vector between layers
-    heads: Positive = 4
-    encoder_layers: Positive = 3
-    decoder_layers: Positive = 3
-    feed_forward: Positive = 1024  # inner width
-    norm: Literal["pre", "post"] = "pre"
-    dropout: Fraction = 0.1  # on embeddings and the output of each sub-layer
-
-    @model_validator(mode="after")
-    def _check_heads(self) -> "ParallelOptions":
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} cannot be divided into {self.heads} heads")
-        return self
 
 
 class ParallelLayer(nn.Module):
@@ -121,13 +108,8 @@ class Parallel(Model):
         self.positions = Sinusoidal(whole.width)
         self.encoder = nn.ModuleList(EncoderLayer(whole) for _ in range(whole.encoder_layers))
         self.decoder = nn.ModuleList(ParallelLayer(whole, itself, positional) for _ in range(whole.decoder_layers))
-        pre = whole.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(whole.width) if pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(whole.width) if pre else nn.Identity()
-        self.projection = None
-        if whole.tie in ("none", "embeddings"):
-            self.projection = nn.Linear(whole.width, sizes[1], bias=False)
-            nn.init.normal_(self.projection.weight, std=whole.width**-0.5)
+        self.encoder_norm, self.decoder_norm = make_norm(whole), make_norm(whole)
+        self.projection = make_projection(whole, sizes[1])
 
     @abstractmethod
     def propose(self, memory: Memory, number: int, generators: Sequence[Any] | None = None) -> Canvas:

@@ -111,6 +111,38 @@ def make_layers(kind: type[nn.Module], number: int, options: "Transformer.Config
     return layers
 
 
+def make_norm(options: "Transformer.Config") -> nn.Module:
+    """The layer norm behind a stack of pre-norm layers; post-norm layers need none."""
+    return nn.LayerNorm(options.width) if options.norm == "pre" else nn.Identity()
+
+
+def make_projection(options: "Transformer.Config", vocabulary: int) -> nn.Linear | None:
+    """The output layer, where it has a table of its own."""
+    if options.tie not in ("none", "embeddings"):
+        return None
+    projection = nn.Linear(options.width, vocabulary, bias=False)
+    nn.init.normal_(projection.weight, std=options.width**-0.5)
+    return projection
+
+
+class Sizes(Options):
+    """The options that variants of the Transformer share."""
+
+    width: Positive = 256  # of every vector between layers
+    heads: Positive = 4
+    encoder_layers: Positive = 3
+    decoder_layers: Positive = 3
+    feed_forward: Positive = 1024  # inner width
+    norm: Literal["pre", "post"] = "pre"
+    dropout: Fraction = 0.1  # on embeddings and the output of each sub-layer
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> "Sizes":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} cannot be divided into {self.heads} heads")
+        return self
+
+
 @dataclass
 class TransformerState:
     """What each layer remembers of the decoded positions: here their keys and values."""
@@ -121,6 +153,8 @@ class TransformerState:
 
 class Transformer(Autoregressive):
     """Encoder and decoder of attention and feed-forward layers."""
+
+    decoder_layer: type[nn.Module] = DecoderLayer
 
     class Config(Options):
         width: Positive = 256  # of every vector between layers (d_model)
@@ -182,14 +216,9 @@ class Transformer(Autoregressive):
         self.source = self._embedding(source)
         self.target = self._embedding(target)
         self.encoder = make_layers(EncoderLayer, options.encoder_layers, options)
-        self.decoder = make_layers(DecoderLayer, options.decoder_layers, options)
-        pre = options.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(options.width) if pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(options.width) if pre else nn.Identity()
-        self.projection = None
-        if options.tie in ("none", "embeddings"):
-            self.projection = nn.Linear(options.width, target_vocabulary, bias=False)
-            nn.init.normal_(self.projection.weight, std=options.width**-0.5)
+        self.decoder = make_layers(self.decoder_layer, options.decoder_layers, options)
+        self.encoder_norm, self.decoder_norm = make_norm(options), make_norm(options)
+        self.projection = make_projection(options, target_vocabulary)
 
     def _embedding(self, table: nn.Embedding) -> Embedding:
         options = self.options
