@@ -33,7 +33,7 @@ from regard.engine.native import NativeEngine, check_shapes, expected_shapes, fi
 from regard.errors import ConfigError
 from regard.evaluation import spread
 from regard.metrics import find_metric
-from regard.models.base import Autoregressive, Model, build_model, model_options
+from regard.models.base import Autoregressive, Model, build_model, model_class, model_options
 from regard.models.nonautoregressive import NonAutoregressive
 from regard.objective import LikelihoodObjective, ReverseObjective
 from regard.origin import origin
@@ -180,7 +180,7 @@ def check_options(run: Run) -> Run:
     return run.model_copy(update={"model": section})
 
 
-def settle(run: Run, directory: Path, allow: Sequence[str]) -> bool:
+def settle(run: Run, directory: Path, allow: Sequence[str], advice: str = "") -> bool:
     """Write run.toml; once training has begun, an option may only change by name. True: one has changed."""
     path = directory / "run.toml"
     now = dump_toml(run)
@@ -193,11 +193,8 @@ def settle(run: Run, directory: Path, allow: Sequence[str]) -> bool:
     if refused:
         lines = difflib.unified_diff(before.splitlines(), now.splitlines(), str(path), "now", n=0, lineterm="")
         flags = " ".join(f"--allow-change {key}" for key in refused)
-        raise ConfigError(
-            f"{path}: this run was started with other options:\n"
-            + "\n".join(lines)
-            + f"\nto go on all the same: {flags}"
-        )
+        advice = advice or f"to go on all the same: {flags}"
+        raise ConfigError("\n".join([f"{path}: this run was started with other options:", *lines, advice]))
     if changed:
         path.write_text(now, encoding="utf-8")
     return bool(changed)
@@ -234,6 +231,11 @@ def make_model(run: Run, task: Translation) -> Model:
         directory, config = read_directory(run.start_encoder)
         lend_encoder(model, load_model(directory, config), f"start_encoder = '{run.start_encoder}'")
     return model
+
+
+def writes_in_order(kind: str) -> bool:
+    """Whether a kind of model writes word after word."""
+    return issubclass(model_class(kind), Autoregressive)
 
 
 def make_objective(run: Run, model: Model, prepared: Prepared) -> Objective:

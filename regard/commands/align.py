@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.commands.options import positive, set_threads, termination
 from regard.data.text import Pair, read_pairs, write_line
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.align.aligner import AlignerOptions
@@ -78,6 +78,9 @@ def run(arguments: argparse.Namespace) -> None:
         pairs = read_pairs(corpus, "auto" if arguments.pairs else "tsv")
         rows, look = attending(arguments, pairs) if arguments.attention else (tokens(arguments, pairs), None)
         bitext = Bitext.read(rows, arguments.longest)
+        if not bitext.usable.any():
+            told = f"{len(bitext):,} pairs, none of them with words on both sides and at most {bitext.longest} tokens"
+            raise DataError(f"{'standard input' if corpus == '-' else ' and '.join(arguments.pairs)}: {told}")
         files = [read_gold(path, bitext) for path in (arguments.gold, arguments.against)]
         links = find_links(bitext, options, look, arguments.quiet)
         tell(bitext)
@@ -92,6 +95,12 @@ def check(arguments: argparse.Namespace) -> "AlignerOptions":
     given = {name: value for name in TRAINED if (value := getattr(arguments, name)) is not None}
     if arguments.attention and given:
         raise ConfigError(f"--attention trains no aligner: --{next(iter(given))} cannot be given with it")
+    if arguments.symmetrise and arguments.direction in ("forward", "backward"):
+        raise ConfigError(f"--symmetrise joins two directions; --direction {arguments.direction} is one")
+    if arguments.null is not None and arguments.kind == "ibm1":
+        raise ConfigError("--null is of model 2 and hmm; --kind ibm1 has none")
+    if arguments.json and not any((arguments.gold, arguments.against, arguments.fertilities, arguments.histogram)):
+        raise ConfigError("--json prints scores: there are none without --gold, --against, --fertilities, --histogram")
     named = [name for name in ("model", "prepared", "attention") if getattr(arguments, name)]
     if len(named) > 1:
         raise ConfigError(f"--{named[0]} and --{named[1]} exclude each other: each says what the tokens are")

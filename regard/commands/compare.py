@@ -9,11 +9,13 @@ from regard.commands.options import (
     add_search,
     as_utf8,
     divide,
+    output_directory,
     positive,
     search_options,
     set_threads,
     termination,
 )
+from regard.config import Search
 from regard.errors import ConfigError, RegardError
 from regard.metrics import find_metric
 
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="*",
         metavar="RECIPE | MODEL | key=value",
-        help="recipes (.toml), run or model directories; overrides are for every recipe",
+        help="recipes (.toml), run or model directories; section.key=value is for every recipe",
     )
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="where runs, figures and page are left")
     parser.add_argument("--test", nargs="+", metavar="FILE", help="test pairs (default: data.test of the rows)")
@@ -53,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reach",
         metavar="[NAME=]SCORE",
-        help="the validation score whose training time is told (default: the best of the weakest row)",
+        help="the validation score whose training time is told, rates in %% (default: the best of the weakest row)",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--sentence", metavar="TEXT", help="the sentence whose attention is shown")
@@ -96,6 +98,12 @@ def run(arguments: argparse.Namespace) -> None:
         raise failure
 
 
+def is_search(word: str) -> bool:
+    """Whether key=value is an option of the search for all rows; a recipe's have their section before them."""
+    key = word.partition("=")[0]
+    return key in Search.model_fields and key != "seed"
+
+
 def read_arguments(arguments: argparse.Namespace) -> "tuple[list[Row], Question]":
     """The rows and what is asked of them; whatever is wrong is told before the work."""
     from regard.study.compare import Question, choose_sentence
@@ -103,8 +111,9 @@ def read_arguments(arguments: argparse.Namespace) -> "tuple[list[Row], Question]
     from regard.study.row import find_rows, read_test
 
     test, rest = divide(arguments.test or [])
-    words, overrides = divide([*arguments.what, *rest, *arguments.override])
-    arguments.override = []
+    words, given = divide([*arguments.what, *rest, *arguments.override])
+    arguments.override = [word for word in given if is_search(word)]
+    overrides = [word for word in given if not is_search(word)]
     if arguments.samples < 0:
         raise ConfigError(f"--samples {arguments.samples}: expected 0 or more")
     names = [name.strip() for name in arguments.metrics.split(",")] if arguments.metrics else []
@@ -114,7 +123,7 @@ def read_arguments(arguments: argparse.Namespace) -> "tuple[list[Row], Question]
     reach = None if arguments.reach is None else parse_reach(arguments.reach)
     if arguments.seed is not None:
         overrides.append(f"seed={arguments.seed}")
-    rows = find_rows(words, Path(arguments.output), overrides, arguments.also)
+    rows = find_rows(words, output_directory(arguments.output), overrides, arguments.also)
     held_out = read_test(rows, test)
     if arguments.sentence is None:
         sentence = choose_sentence(held_out, arguments.line)

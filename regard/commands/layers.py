@@ -5,12 +5,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from regard.commands.options import positive, set_threads
+from regard.commands.options import output_directory, positive, set_threads
 from regard.config import validate
-from regard.errors import ConfigError
 
 OPTIONS = ("lengths", "operator_lengths", "width", "heads", "kernel", "neighbourhood", "batch", "cell", "repeat")
 SEED = 1  # of weights and inputs
@@ -54,7 +52,11 @@ def run(arguments: argparse.Namespace) -> None:
 
     given = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
     settings = validate(Settings, (QUICK if arguments.quick else {}) | given, "layers")
-    directory = prepare_directory(Path(arguments.output))
+    directory = output_directory(arguments.output)
+    directory.mkdir(parents=True, exist_ok=True)
+    probe = directory / ".layers.part"  # whether it is writable is found out before minutes are spent
+    probe.touch()
+    probe.unlink()
     began = time.monotonic()
     with progress() as tick:
         result = study(settings, tick)
@@ -68,17 +70,6 @@ def run(arguments: argparse.Namespace) -> None:
 def numbers(text: str) -> list[int]:
     """`512,1024` as numbers."""
     return [positive(part.strip()) for part in text.split(",")]
-
-
-def prepare_directory(path: Path) -> Path:
-    """The directory, made and found to be writable before minutes are spent."""
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"{path}: expected a directory, found a file")
-    path.mkdir(parents=True, exist_ok=True)
-    probe = path / ".layers.part"
-    probe.touch()
-    probe.unlink()
-    return path
 
 
 def say(text: str) -> None:

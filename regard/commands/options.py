@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from regard.config import Search, apply_overrides, validate
@@ -151,3 +152,11 @@ def check_search(base: Search, given: dict[str, Any]) -> Search:
     if "nbest" in given and "beam" not in given and values["method"] == "beam":
         values["beam"] = max(values["beam"], values["nbest"])
     return validate(Search, values, "search")
+
+
+def output_directory(name: str) -> Path:
+    """Where a command may leave its files."""
+    path = Path(name)
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path}: expected a directory, found a file")
+    return path

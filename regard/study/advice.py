@@ -1,5 +1,6 @@
 """When which layer is the cheapest, in sentences, found where the measured costs of two layers cross."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any
@@ -100,7 +101,7 @@ def tell_view(result: Mapping[str, Any]) -> list[str]:
     costs: dict[str, Costs] = {}
     for name, path in result["paths"].items():
         one = read_costs(sweep, name, "gradient")
-        layers = {n: 1.0 if name == "recurrence" else needed_layers(path, n, values) for n in one}
+        layers = {n: 1 if name == "recurrence" else needed_layers(path, n, values) for n in one}
         costs[name] = {n: seconds * layers[n] for n, seconds in one.items()}
     return [
         "With as many layers as it takes for every position to see all it may (one for self-attention and a "
@@ -108,16 +109,19 @@ def tell_view(result: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def needed_layers(path: Mapping[str, Any], length: int, values: Mapping[str, int]) -> float:
+def needed_layers(path: Mapping[str, Any], length: int, values: Mapping[str, int]) -> int:
     """Layers that join all positions, by the law found at small lengths; one at least."""
     law = laws(path["letter"])[path["law"]["name"]]
-    return max(1.0, path["law"]["constant"] * law(length, values.get(path["letter"], 0)))
+    return max(1, math.ceil(path["law"]["constant"] * law(length, values.get(path["letter"], 0))))
 
 
 def tell_memory(sweep: Mapping[str, Any]) -> str:
     """What the written-out weights of attention cost."""
     fused, unfused = (read_costs(sweep, name, "gradient", "bytes") for name in ("attention", "unfused"))
-    n = max(set(fused) & set(unfused))
+    both = set(fused) & set(unfused)
+    if not both:
+        return "self-attention that writes out its weights did not fit into the memory at any of these lengths."
+    n = max(both)
     return (
         f"self-attention that writes out its weights, as when they are recorded, holds {unfused[n] / 1e6:,.0f} MB at "
         f"n = {n:,}, {unfused[n] / fused[n]:.2g} times the fused kernel's."

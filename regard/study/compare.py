@@ -18,7 +18,7 @@ from regard.config import Text
 from regard.errors import ConfigError, DataError
 from regard.metrics import find_metric
 from regard.predict import load, read_section
-from regard.study.fairness import Facts, check_fairness, far_sizes, read_facts, settings
+from regard.study.fairness import Check, Facts, check_fairness, far_sizes, read_facts, settings
 from regard.study.history import History, Reach, choose_reach, describe_history, read_history
 from regard.study.quality import Judge, Quality, choose_metrics
 from regard.study.row import HeldOut, Row
@@ -145,9 +145,13 @@ def gather(
     metrics = list(judge.metrics) if judge else list(question.metrics)
     sound = [name for name in found.facts if name not in failures]
     first = sound[0] if sound else None
-    reach = choose_reach(
-        {name: found.histories[name] for name in sound if name in found.histories}, metrics, question.reach
-    )
+    checks = check_fairness([found.facts[name] for name in sound])
+    histories = {name: found.histories[name] for name in sound if name in found.histories}
+    reach = None
+    try:
+        reach = choose_reach(histories, metrics, question.reach, has_one_loss(checks, found.facts, sound))
+    except ConfigError as error:  # the table holds without that column
+        question.say(str(error))
     tokenizer = found.facts[first].config["text"]["source"] if first else ""
     kept = [found.facts[name] for name in sound]
     parameters = {facts.row.name: facts.config["parameters"] for facts in kept}
@@ -159,10 +163,7 @@ def gather(
         "length_unit": "characters" if tokenizer in ("characters", "bytes") else "words",
         "sentence": question.sentence,
         "fairness": {
-            "checks": [
-                {"what": check.what, "same": check.is_same, "values": dict(check.values)}
-                for check in check_fairness(kept)
-            ],
+            "checks": [{"what": check.what, "same": check.is_same, "values": dict(check.values)} for check in checks],
             "sizes": far_sizes(parameters),
         },
         "rows": [
@@ -172,6 +173,15 @@ def gather(
             for row in rows
         ],
     }
+
+
+def has_one_loss(checks: Sequence[Check], facts: Mapping[str, Facts], names: Sequence[str]) -> bool:
+    """Whether losses can be compared: of the same tokens, by models of one kind or that write word after word."""
+    from regard.pipeline import writes_in_order
+
+    kinds = {facts[name].config["model"].get("kind", "transformer") for name in names}
+    alike = len(kinds) < 2 or all(map(writes_in_order, kinds))
+    return alike and next((check.is_same for check in checks if check.what == "tokenizers"), True)
 
 
 def gather_row(

@@ -13,7 +13,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from regard.study.subject import Operation, Size, make_operation
 Mode = Literal["forward", "gradient"]
 MODES: tuple[Mode, ...] = ("forward", "gradient")
 MOST_CALLS = 1000
+CONTAINER = Path("/sys/fs/cgroup")  # where the limits of a container are
 UNFUSED_COPIES = 5  # of the weights of attention, in forward and backward pass together, rounded up
 
 
@@ -157,13 +158,16 @@ def _no_collection() -> Iterator[None]:
 
 
 def available_bytes() -> int | None:
-    """Memory that can be had without swapping, where the system tells."""
+    """Memory that can be had without swapping, in the machine or the container, where the system tells."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return found[0] if found else None
+    with suppress(OSError, ValueError):  # no such file, or "max"
+        limit, used = (int((CONTAINER / name).read_text()) for name in ("memory.max", "memory.current"))
+        found.append(limit - used)
+    return min(found, default=None)
 
 
 def split_by_memory(cases: Sequence[Case]) -> tuple[list[Case], list[Case]]:

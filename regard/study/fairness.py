@@ -1,8 +1,9 @@
 """What must be the same for a comparison to be fair, what may differ and is told, and whether it is so.
 
-The same for all: tokenizers, training and validation pairs, order of the data, token budget of an update, stopping
-rule, which weights are kept, search, machine. Each model has its own paper's optimiser settings, which are told. The
-number of parameters should lie within 20 % of the first row's; where it does not, the difference is told.
+The same for all: tokenizers, training and validation pairs, order of the data, token budget of an update, starting
+weights, objective and precision, stopping rule, which weights are kept, search, machine. Each model has its own paper's
+optimiser settings, which are told. The number of parameters should lie within 20 % of the first row's; where it does
+not, the difference is told.
 """
 
 import hashlib
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import Run, Search, Train
-from regard.directory import hash_file, read_directory
+from regard.directory import hash_file, identify, read_directory
+from regard.errors import ModelError
 from regard.evaluation import default_metrics
 from regard.study.quality import row_search
 from regard.study.row import Row
@@ -61,12 +63,14 @@ def check_fairness(rows: Sequence[Facts]) -> list[Check]:
         "tokenizers": _tokenizers,
         "training pairs": _training_pairs,
         "validation pairs": _validation_pairs,
-        "order of the data": lambda facts: _of_run(facts, lambda run: f"seed {run.seed}"),
+        "order of the data": _order,
         "token budget of an update": lambda facts: _of_run(facts, budget),
         "pairs left out": lambda facts: _of_run(facts, _left_out),
+        "starting weights": lambda facts: _of_run(facts, _start),
+        "objective and precision": lambda facts: _of_run(facts, _objective),
         "stopping rule": lambda facts: _of_run(facts, stopping_rule),
         "weights kept": lambda facts: _of_run(facts, _kept),
-        "search": lambda facts: describe_search(facts.search),
+        "search": _search,
         "machine and threads of training": _machine,
     }
     return [Check(what, {facts.row.name: ask(facts) for facts in rows}) for what, ask in asked.items()]
@@ -123,9 +127,8 @@ def stopping_rule(run: Run) -> str:
     train = run.train
     limits = {"updates": train.max_steps, "passes": train.max_epochs, "minutes": train.max_minutes}
     parts = [f"{limit:,g} {what}" for what, limit in limits.items() if limit]
-    every = "pass" if train.validate_every == "epoch" else f"{train.validate_every:,} updates"
     if train.patience:
-        parts.append(f"{train.patience} validations without better {aim(run)} (one every {every})")
+        parts.append(f"{train.patience} validations without better {aim(run)}")
     return " or ".join(parts)
 
 
@@ -138,11 +141,21 @@ def aim(run: Run) -> str:
 
 
 def describe_search(search: Search) -> str:
-    """A search in a few words."""
-    beam = f" {search.beam}, {search.penalty} penalty {search.alpha:g}" if search.method == "beam" else ""
+    """A search in a few words; all that can change an output is among them."""
+    parts = [search.method]
+    if search.method == "beam":
+        finished = f" until {search.beam} are finished" if search.stop == "count" else ""
+        parts = [f"beam {search.beam}{finished}", f"{search.penalty} penalty {search.alpha:g}"]
+    if search.method == "sample":
+        parts.append(f"seed {search.seed}")
+        changes = {"temperature": search.temperature, "top k": search.top_k, "top p": search.top_p}
+        parts += [f"{name} {value:g}" for name, value in changes.items() if value not in (0, 1)]
+    parts += [f"{search.passes} passes"] if search.passes > 1 else []
+    parts += [f"at least {search.minimum_length} tokens"] if search.minimum_length else []
     longest = f"{search.maximum_length:,}" if search.maximum_length else f"{search.growth or 2:g} × source + 10"
-    repeat = f", no {search.no_repeat}-gram twice" if search.no_repeat else ""
-    return f"{search.method}{beam}, at most {longest} tokens{repeat}"
+    parts.append(f"at most {longest} tokens")
+    parts += [f"no {search.no_repeat}-gram twice"] if search.no_repeat else []
+    return ", ".join(parts)
 
 
 def describe_model(model: Mapping[str, Any]) -> str:
@@ -178,6 +191,37 @@ def _tokenizers(facts: Facts) -> str:
     return f"{kinds}, {number} pieces ({digest.hexdigest()[:8]})"
 
 
+def _order(facts: Facts) -> str | None:
+    """Batches are made of lengths, so their order depends on tokenizers, pairs and budget too."""
+    run = facts.row.run
+    if run is None:
+        return None
+    ruled = (_tokenizers(facts), _training_pairs(facts), budget(run), _left_out(run))
+    return f"seed {run.seed} ({hashlib.sha256(repr(ruled).encode()).hexdigest()[:8]})"
+
+
+def _start(run: Run) -> str:
+    if not (start := run.start or run.start_encoder):
+        return "none"
+    try:
+        told = f"{Path(start).name} ({identify(start)[:8]})"
+    except ModelError:  # it is gone, but not what came of it
+        told = Path(start).name
+    return told if run.start else f"encoder of {told}"
+
+
+def _objective(run: Run) -> str:
+    reverse = run.reverse and f" and {run.reverse.weight:g} × what {Path(run.reverse.teacher).name} holds against it"
+    return f"likelihood{reverse or ''}, {run.train.precision}"
+
+
+def _search(facts: Facts) -> str:
+    row = facts.row
+    engine = "" if row.engine == "torch" else f", by {row.engine}"
+    judge = f", the choice of {Path(row.rescore).name}" if row.rescore else ""
+    return describe_search(facts.search) + engine + judge
+
+
 def _training_pairs(facts: Facts) -> str | None:
     found = (facts.config.get("training") or {}).get("data_sha256")
     return found and found[:8]
@@ -201,9 +245,11 @@ def _kept(run: Run) -> str:
     best = f"best {aim(run)}"
     average = f"the mean of the last {train.average}" if train.average else ""
     moving = f"a moving average of {train.ema:g}" if train.ema else ""
-    if train.keep == "auto":
-        return " or ".join(part for part in (best, average, moving) if part)
-    return {"best": best, "last": "the last", "average": average, "ema": moving}[train.keep]
+    kept = {"best": best, "last": "the last", "average": average, "ema": moving}
+    kept["auto"] = " or ".join(part for part in (best, average, moving) if part)
+    every = "pass" if train.validate_every == "epoch" else f"{train.validate_every:,} updates"
+    decoded = f", {train.decode_limit:,} pairs decoded" if train.decode_limit else ""
+    return f"{kept[train.keep]}; a validation every {every}{decoded}"
 
 
 def _machine(facts: Facts) -> str | None:

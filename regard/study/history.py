@@ -19,7 +19,7 @@ class Validation:
     """One look at the validation pairs on the way."""
 
     step: int
-    seconds: float  # of training so far, validations included
+    seconds: float  # of training so far, without the time of validations
     values: Mapping[str, float]  # loss, perplexity, scores of decoded outputs
 
 
@@ -58,6 +58,11 @@ class Reach:
     weakest: str = ""  # the row whose best it is; none: it was given
 
 
+def is_rate(measure: str) -> bool:
+    """Whether a measure is a share, which is told in per cent."""
+    return measure in ("exact_match", "word_error", "wer", "cer")
+
+
 def is_higher_better(measure: str) -> bool:
     """Whether more of a measure is better."""
     return measure not in LOSSES and METRICS[measure].higher_is_better
@@ -76,7 +81,7 @@ def read_history(directory: Path) -> History | None:
 
 def _read(records: Sequence[dict[str, Any]]) -> History:
     rates, validations = [], []
-    before = paused = 0.0
+    before = paused = validated = 0.0
     for record in records:
         if record["kind"] == "train":
             spent = record["seconds"] - before - paused
@@ -85,18 +90,23 @@ def _read(records: Sequence[dict[str, Any]]) -> History:
                 rates.append(record["tokens"] / spent)
         elif record["kind"] == "validation":
             paused += record["validation_seconds"]
+            validated += record["validation_seconds"]
             values = {name: record[name] for name in LOSSES} | record["metrics"]
             finite = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
-            validations.append(Validation(record["step"], record["seconds"], finite))
+            validations.append(Validation(record["step"], record["seconds"] - validated, finite))
     return History(rates, validations)
 
 
 def choose_reach(
-    histories: Mapping[str, History], metrics: Sequence[str], given: tuple[str, float] | None
+    histories: Mapping[str, History],
+    metrics: Sequence[str],
+    given: tuple[str, float] | None,
+    comparable: bool = True,
 ) -> Reach | None:
     """The score to be reached: the one given, or the best of the weakest row, so that every row has a time.
 
-    Its measure is the first of the metrics that every run has validated by, or else the loss.
+    Its measure is the first of the metrics that every run has validated by, or else the loss, where losses are
+    comparable. A score of 0, which every row has at once, is none.
     """
     logs = {name: history for name, history in histories.items() if history.validations}
     if not logs:
@@ -104,22 +114,24 @@ def choose_reach(
     known = set[str].intersection(
         *({name for each in log.validations for name in each.values} for log in logs.values())
     )
-    measure, value = given or ("", 0.0)
-    if measure and measure not in known:
-        raise ConfigError(f"--reach: not every row has validated by '{measure}'; known: {', '.join(sorted(known))}")
-    measure = measure or next((name for name in [*metrics, *sorted(known - set(LOSSES)), "loss"] if name in known), "")
-    if not measure:
-        return None
+    candidates = [*metrics, *sorted(known - set(LOSSES)), *(["loss"] if comparable else [])]
     if given:
-        return Reach(measure, value)
-    bests = {name: best for name, log in logs.items() if (best := log.best(measure)) is not None}
-    weakest = (min if is_higher_better(measure) else max)(bests, key=lambda name: bests[name])
-    return Reach(measure, bests[weakest], weakest)
+        measure, value = given
+        if measure and measure not in known:
+            raise ConfigError(f"--reach: not every row has validated by '{measure}'; known: {', '.join(sorted(known))}")
+        measure = measure or next((name for name in candidates if name in known), "loss")
+        return Reach(measure, value / 100 if is_rate(measure) else value)
+    for measure in candidates:
+        bests = {name: best for name, log in logs.items() if (best := log.best(measure)) is not None}
+        if measure in known and (not is_higher_better(measure) or min(bests.values()) > 0):
+            weakest = (min if is_higher_better(measure) else max)(bests, key=lambda name: bests[name])
+            return Reach(measure, bests[weakest], weakest)
+    return None
 
 
 def parse_reach(text: str) -> tuple[str, float]:
-    """`25` or `loss=2.1` → measure ("": to be chosen) and value."""
-    measure, equals, value = text.rpartition("=")
+    """`25` or `loss=2.1` → measure ("": to be chosen) and value; rates are in per cent."""
+    measure, equals, value = text.removesuffix("%").rpartition("=")
     try:
         number = float(value)
     except ValueError:

@@ -9,6 +9,7 @@ from typing import Any
 from regard.config import Search, Text, validate
 from regard.data.text import read_lines
 from regard.directory import read_directory, read_json
+from regard.errors import RegardError
 from regard.evaluation import (
     Texts,
     default_metrics,
@@ -53,7 +54,7 @@ class Judge:
             "samples": self.samples,
             "search": row_search(row, self.search).model_dump(mode="json"),
         }
-        if not path.is_file() or read_json(path).get("question") != question:
+        if not self._is_kept(directory, question):
             self._evaluate(row, directory, question)
         # both the first time and later the outputs are those of the files, line by line
         references = [pair.target for pair in self.held_out.pairs]
@@ -64,6 +65,17 @@ class Judge:
             texts["tokenised_bleu"] = (lines, tokenised_references(text, references))
         return Quality(read_json(path), texts)
 
+    def _is_kept(self, directory: Path, question: dict[str, Any]) -> bool:
+        """Whether an earlier call has left whole files that answer the question."""
+        names = ["hypotheses.txt"] + ["hypotheses.tokenised.txt"] * ("tokenised_bleu" in self.metrics)
+        try:
+            if read_json(directory / "result.json").get("question") != question:
+                return False
+            lines = [sum(1 for _ in read_lines(directory / name)) for name in names]
+        except (RegardError, OSError, AttributeError):  # missing, damaged, or something else
+            return False
+        return set(lines) == {len(self.held_out.pairs)}
+
     def _evaluate(self, row: Row, directory: Path, question: dict[str, Any]) -> None:
         from regard.origin import origin
 
@@ -73,6 +85,7 @@ class Judge:
         result, texts = evaluate(predictor, self.held_out.pairs, search, self.metrics, self.samples)
         about = origin(self.command, search.seed, time.monotonic() - start, self.held_out.data_sha256)
         about["model"] = {key: predictor.about.get(key) for key in ("name", "model", "parameters", "training")}
+        (directory / "result.json").unlink(missing_ok=True)  # or a kill leaves old scores beside new outputs
         save(directory, texts, {**about, **result, "question": question})
 
     def lengths(self, tokenizer: str) -> list[int]:

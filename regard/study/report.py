@@ -6,14 +6,15 @@ from typing import Any
 
 from regard.directory import write_json
 from regard.errors import ConfigError
+from regard.study.history import is_rate
 from regard.study.table import (
     fairness_lines,
-    is_rate,
     length_table,
     main_table,
     measure_name,
     notes,
     settings_table,
+    sound_rows,
     to_markdown,
     verdict,
 )
@@ -75,11 +76,6 @@ def draw_all(
     except ConfigError as error:
         say(f"no PNG or SVG is written: {error}")
     return written
-
-
-def sound_rows(comparison: Figures) -> list[Figures]:
-    """The rows that did not fail."""
-    return [row for row in comparison["rows"] if row["failure"] is None]
 
 
 def length_chart(comparison: Figures) -> list[Chart]:

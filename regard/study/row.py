@@ -66,14 +66,28 @@ def find_rows(words: Sequence[str], output: Path, overrides: Sequence[str], vari
     A variant is a row, by its name, or a model, followed by what is other: `rnn beam=1 engine=ctranslate2`.
     """
     rows = name_rows(words, output, overrides)
-    return rows + [make_variant(text, rows, output) for text in variants]
+    if overrides and not any(is_recipe(Path(word)) for word in words):
+        raise ConfigError(f"'{overrides[0]}': an option of recipes, and no recipe is named")
+    for text in variants:
+        variant = make_variant(text, rows, output)
+        if variant.name in (row.name for row in rows):
+            raise ConfigError(f"--also '{text}': there is such a row already")
+        rows.append(variant)
+    return rows
 
 
 def make_variant(text: str, rows: Sequence[Row], output: Path) -> Row:
     """One more row from one that is there."""
-    name, *changes = shlex.split(text) or [""]
+    try:
+        name, *changes = shlex.split(text) or [""]
+    except ValueError as error:
+        raise ConfigError(f"--also '{text}': {error}") from None
+    if not name or not changes:
+        raise ConfigError(f"--also '{text}': expected a row or a model, and what is other, as \"rnn beam=1\"")
     given = apply_overrides({}, changes)
     known = {row.name: row for row in rows}
+    if name not in known and is_recipe(Path(name)):
+        raise ConfigError(f"--also '{text}': name the recipe among the rows, and here its row '{Path(name).stem}'")
     row = known.get(name) or name_rows([name], output, ())[0]
     engine, judge = str(given.pop("engine", row.engine)), str(given.pop("rescore", row.rescore or ""))
     if engine not in get_args(EngineName):

@@ -4,7 +4,6 @@ Rows are measured in turn, several rounds, each round beginning with another row
 does not fall on one row alone. What was measured is kept at once, so that a stopped comparison goes on.
 """
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.config import Search
-from regard.directory import write_json
-from regard.errors import RegardError
+from regard.directory import read_json, write_json
+from regard.errors import ModelError, RegardError
 from regard.evaluation import spread
 from regard.predict import Predictor
 from regard.study.memory import measure_memory
@@ -64,7 +63,7 @@ def measure_speed(
         "lines": LINES,
         "batch_tokens": LARGE,
     }
-    kept = json.loads(path.read_bytes()) if path.is_file() else {}
+    kept = read_kept(path, say)
     if kept.get("measured") != key:
         kept = {"measured": key, "rounds": {row.name: [] for row in rows}, "memory": {}}
     for number, row in interleaved(rows, rounds):
@@ -90,6 +89,18 @@ def measure_speed(
         for row in rows
         if kept["rounds"][row.name]
     }
+
+
+def read_kept(path: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """What an earlier call has left."""
+    if not path.is_file():
+        return {}
+    try:
+        kept = read_json(path)
+    except ModelError as error:
+        say(f"{error}; the speed is measured anew")
+        return {}
+    return kept if isinstance(kept, dict) and {"measured", "rounds", "memory"} <= kept.keys() else {}
 
 
 def large(search: Search) -> Search:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from regard.study.fairness import TOLERANCE
-from regard.study.history import LOSSES, is_higher_better
+from regard.study.history import LOSSES, is_higher_better, is_rate
 from regard.view.run import duration
 from regard.view.tables import Table
 
@@ -38,8 +38,10 @@ def _columns(comparison: Figures) -> Iterator[tuple[str, Cell]]:
     if reach:
         yield f"time to {describe_reach(reach)}", lambda row: _reached(row)
     main, *others = comparison["metrics"] or [""]
+    sampled = any("interval" in row["scores"][main] for row in sound_rows(comparison))
     if main:
-        yield f"{measure_name(main)} (95 %)", lambda row: _score(row["scores"][main])
+        yield f"{measure_name(main)}{' (95 %)' if sampled else ''}", lambda row: _score(row["scores"][main])
+    if any(row["against_first"] for row in sound_rows(comparison)):
         yield f"against {first}", lambda row: _against(row, main, first)
     for name in others:
         yield measure_name(name), lambda row, name=name: format_score(row["scores"][name], row["scores"][name]["value"])
@@ -51,9 +53,14 @@ def _columns(comparison: Figures) -> Iterator[tuple[str, Cell]]:
         yield "peak memory, MB", lambda row: _number((row["speed"] or {}).get("peak_bytes"), "{:,.0f}", 1e-6)
 
 
+def sound_rows(comparison: Figures) -> list[Figures]:
+    """The rows that did not fail."""
+    return [row for row in comparison["rows"] if row["failure"] is None]
+
+
 def has_rates(comparison: Figures) -> bool:
     """Whether the log of any row is there."""
-    return any(row["training"].get("target_tokens_per_second") for row in comparison["rows"] if row["failure"] is None)
+    return any(row["training"].get("target_tokens_per_second") for row in sound_rows(comparison))
 
 
 def measure_name(name: str) -> str:
@@ -65,11 +72,6 @@ def describe_reach(reach: Figures) -> str:
     """The validation score to be reached, in words."""
     sign = "≥" if is_higher_better(reach["measure"]) else "≤"
     return f"validation {measure_name(reach['measure'])} {sign} {_measured(reach['measure'], reach['value'])}"
-
-
-def is_rate(measure: str) -> bool:
-    """Whether a measure is a share, which is told in per cent."""
-    return measure in ("exact_match", "word_error", "wer", "cer")
 
 
 def _measured(measure: str, value: float) -> str:
@@ -101,12 +103,12 @@ def _against(row: Figures, main: str, first: str | None) -> str:
 
 
 def _share(share: float | None) -> str:
-    return "" if share is None else f" ({100 * share:+.0f} %)"
+    return "" if share is None else f" ({100 * share:+.1f} %)"
 
 
 def _reached(row: Figures) -> str:
     if row["reached"] is None:
-        return NOTHING if not row["training"].get("steps") else "not reached"
+        return "not reached" if "curve" in row["training"] else NOTHING
     return duration(row["reached"]["seconds"])
 
 
@@ -123,7 +125,7 @@ def _number(value: float | None, form: str, scale: float = 1) -> str:
 
 def length_table(comparison: Figures) -> Table | None:
     """The main score of every row for each range of source lengths."""
-    rows = [row for row in comparison["rows"] if row["failure"] is None]
+    rows = sound_rows(comparison)
     if not rows:
         return None
     main = comparison["metrics"][0]
@@ -141,7 +143,7 @@ def _range(first: int, last: int) -> str:
 
 def settings_table(comparison: Figures) -> Table | None:
     """Each model's own settings."""
-    rows = [row for row in comparison["rows"] if row["failure"] is None]
+    rows = sound_rows(comparison)
     if not rows:
         return None
     heads = list(rows[0]["settings"])
@@ -167,6 +169,8 @@ def fairness_lines(comparison: Figures) -> list[tuple[str, str, bool]]:
         lines.append((check["what"], answer, not check["same"]))
     sizes = comparison["fairness"]["sizes"]
     limit = f"within ± {100 * TOLERANCE:.0f} % of {comparison['first']}"
+    if len(sound_rows(comparison)) < 2:
+        return lines
     if sizes:
         far = ", ".join(f"{name}{_share(share)}" for name, share in sizes.items())
         lines.append(("parameters", f"not all {limit}: {far}", True))
@@ -185,6 +189,8 @@ def grouped(values: Mapping[str, str]) -> str:
 
 def verdict(comparison: Figures) -> str:
     """Whether it is fair, in one sentence."""
+    if len(sound_rows(comparison)) < 2:
+        return "Nothing to compare: fewer than two rows have figures."
     differences = [what for what, _, differs in fairness_lines(comparison) if differs]
     checks = comparison["fairness"]["checks"]
     unknown = [check["what"] for check in checks if None in check["values"].values()]
@@ -206,7 +212,7 @@ def _column_notes(comparison: Figures) -> Iterator[str]:
     test, reach = comparison["test"], comparison["reach"]
     where = f"Machine: {comparison['machine']}, threads: {comparison['threads']}"
     yield f"Test: {' and '.join(test['files'])}, {test['lines']:,} lines. {where}."
-    sound = [row for row in comparison["rows"] if row["failure"] is None]
+    sound = sound_rows(comparison)
     if sound:
         main = comparison["metrics"][0]
         score = sound[0]["scores"][main]
@@ -218,7 +224,7 @@ def _column_notes(comparison: Figures) -> Iterator[str]:
     if reach:
         by = f"the best of {reach['weakest']}, the weakest row" if reach["weakest"] else "as was asked"
         yield (
-            f"Time to {describe_reach(reach)} ({by}): training time at the first such validation, validations included."
+            f"Time to {describe_reach(reach)} ({by}): training time at the first such validation, without validations."
         )
     if timed := [row["speed"] for row in sound if row["speed"]]:
         yield from _speed_notes(timed)

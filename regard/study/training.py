@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.directory import has_begun
-from regard.errors import ConfigError, Interrupted, ModelError, RegardError, Stopped
+from regard.config import Run, Search, validate
+from regard.directory import find_directory, has_begun
+from regard.errors import DataError, Interrupted, ModelError, RegardError, Stopped
 from regard.study.row import Row
 
 if TYPE_CHECKING:
@@ -16,18 +18,38 @@ Failures = dict[str, RegardError]  # row → why it has no figures
 
 
 def check_rows(rows: Sequence[Row]) -> None:
-    """Tell a wrong option before hours of training, and not after them."""
+    """Tell a wrong option or a missing file before hours of training, and not after them."""
     from regard.pipeline import check_options, settle
 
+    made = {row.directory.resolve() for row in rows}
     for row in rows:
+        if row.is_variant:
+            validate(Search, Search().model_dump() | dict(row.search), f"--also '{row.name}'")
+        if row.engine == "ctranslate2" and row.is_trained:
+            row.load("cpu")
         if row.run is None:
             continue
         try:
             run = check_options(row.run)
-        except ConfigError as error:
-            raise ConfigError(f"{row.name}: {error}") from None
+            if not row.is_trained:
+                check_files(run, made)
+        except RegardError as error:
+            raise type(error)(f"{row.name}: {error}") from None
         if has_begun(row.directory):
-            settle(run, row.directory, ())
+            settle(run, row.directory, (), "give another -o, or let `regard train -o` go on with it and --allow-change")
+
+
+def check_files(run: Run, made: set[Path]) -> None:
+    """Whether the pairs and the models a training begins with are there, or are made by another row."""
+    data = run.data
+    for corpus in (data.train, data.valid, data.test) if data.prepared is None else (data.test,):
+        for file in [corpus] if isinstance(corpus, str) else corpus or ():
+            if not Path(file).exists():
+                raise DataError(f"{file}: no such file")
+    teachers = run.distill.teacher if run.distill else ()
+    for model in (run.start, run.start_encoder, run.reverse and run.reverse.teacher, *teachers):
+        if model and not made & {Path(model).resolve(), Path(model).resolve().parent}:
+            find_directory(model)
 
 
 def train_rows(

@@ -63,7 +63,8 @@ def write_comparison(path: Path, page: Page) -> None:
 def render_comparison(page: Page) -> str:
     """The page as text."""
     charts = "".join(_draw(chart, page.names) for chart in page.charts)
-    looks = "".join(_look(look) for look in page.looks)
+    strongest = strongest_weight(page.looks)
+    looks = "".join(_look(look, strongest) for look in page.looks)
     sentence = f'<p class="source" dir="auto">{_escape(page.sentence)}</p>'
     parts = [
         f"<h1>{_escape(page.title)}</h1>",
@@ -103,9 +104,14 @@ def _draw(chart: Chart, names: Sequence[str]) -> str:
     return draw_chart(f"{chart.y_name} {chart.title}", lines, chart.x_name)
 
 
-def _look(look: Look) -> str:
+def strongest_weight(looks: Sequence[Look]) -> float:
+    """The largest weight of all maps: the full colour of each, so that they can be compared."""
+    return max((weight for look in looks for line in look.weights for weight in line), default=0.0)
+
+
+def _look(look: Look, strongest: float) -> str:
     drawn = (
-        draw_heat(look.weights, look.rows, look.columns, f"attention of {shown_text(look.name)}")
+        draw_heat(look.weights, look.rows, look.columns, f"attention of {shown_text(look.name)}", strongest)
         if look.weights
         else ""
     )

@@ -12,14 +12,16 @@ FAINT = 0.01  # a weaker weight is not drawn
 SLANT = 0.77  # sine of the 50 degrees column labels are turned by
 
 
-def draw_heat(weights: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], label: str) -> str:
-    """One map `[T,S]` with its words; full colour is the strongest weight."""
+def draw_heat(
+    weights: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], label: str, strongest: float = 0.0
+) -> str:
+    """One map `[T,S]` with its words; full colour is `strongest`, or its own strongest weight."""
     row_names, column_names = [_cut(name) for name in rows], [_cut(name) for name in columns]
     left = 8 + LETTER * max(map(len, row_names), default=1)
     top = 10 + LETTER * SLANT * max(map(len, column_names), default=1)
     right = LETTER * 0.64 * max((len(name) - place for place, name in enumerate(reversed(column_names))), default=1)
     width, height = left + CELL * len(columns) + max(right + 10, 4), top + CELL * len(rows) + 4
-    strongest = max((weight for line in weights for weight in line), default=0.0) or 1.0
+    strongest = strongest or max((weight for line in weights for weight in line), default=0.0) or 1.0
     parts = [
         f'<rect class="ground" x="{left:.1f}" y="{top:.1f}" width="{CELL * len(columns)}" height="{CELL * len(rows)}"/>'
     ]

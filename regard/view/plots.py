@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from regard.errors import ConfigError
-from regard.view.comparison import Chart, Look
+from regard.view.comparison import Chart, Look, strongest_weight
 from regard.view.curves import number, own_marks
 from regard.view.record import AttentionView, Kind, Map
 from regard.view.tokens import shown, shown_text
@@ -92,7 +92,7 @@ def plot_looks(path: str | Path, looks: Sequence[Look]) -> None:
     figure = _new_figure(across * width, down * height)
     parts = figure.subfigures(down, across, squeeze=False).flat
     for part, look in zip(parts, drawn, strict=False):
-        axes = _draw_heat(part, np.asarray(look.weights), look.rows, look.columns)
+        axes = _draw_heat(part, np.asarray(look.weights), look.rows, look.columns, strongest_weight(looks))
         part.suptitle(shown_text(look.name), fontsize=10, color=INK, parse_math=False)
         axes.set_xlabel(shown_text(look.caption), fontsize=8, color=QUIET, parse_math=False)
     _save(figure, Path(path))
@@ -172,9 +172,11 @@ def _draw_main(figure: Any, layer: Map, head: int, rows: Sequence[str], columns:
     _name_figure(axes, layer, head)
 
 
-def _draw_heat(figure: Any, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> Any:
+def _draw_heat(
+    figure: Any, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str], strongest: float | None = None
+) -> Any:
     axes = figure.add_subplot()
-    picture = axes.imshow(weights, cmap=_colours(), vmin=0, interpolation="nearest")
+    picture = axes.imshow(weights, cmap=_colours(), vmin=0, vmax=strongest, interpolation="nearest")
     small = 9 if max(len(rows), len(columns)) <= 30 else 6.5
     fonts = _fonts()
     level = max(map(len, columns), default=1) <= 2

@@ -154,11 +154,17 @@ def test_by_attention(shop, call, tmp_path):
         (["pairs.tsv", "--model", "a", "--attention", "b"], 2, "exclude each other"),
         (["pairs.tsv", "--model", "a", "--lowercase"], 2, "--lowercase is for words"),
         (["pairs.tsv", "--attention", "a", "--kind", "ibm1"], 2, "--kind cannot be given with it"),
+        (["pairs.tsv", "--direction", "forward", "--symmetrise", "union"], 2, "--symmetrise joins two directions"),
+        (["pairs.tsv", "--kind", "ibm1", "--null", "0.1"], 2, "--null is of model 2 and hmm"),
+        (["pairs.tsv", "--json"], 2, "--json prints scores"),
+        (["empty.tsv"], 3, "empty.tsv: 0 pairs, none of them"),
+        (["pairs.tsv", "--longest", "0"], 2, "--longest"),
         (["a", "b", "c"], 2, "found 3"),
     ],
 )
 def test_mistakes(words, code, message, call, tmp_path):
     (tmp_path / "pairs.tsv").write_text("a b\tx y\na\tx\n")
+    (tmp_path / "empty.tsv").write_text("")
     (tmp_path / "short").write_text("0-0\n")
     (tmp_path / "bad").write_text("0-0\n0_0\n")
     (tmp_path / "far").write_text("0-1\n0-1\n")

@@ -23,6 +23,7 @@ warmup = 2
 rate = 2e-2
 validate_every = 4
 decode_limit = 8
+metric = "cer"
 samples = 0
 log_every = 2
 [search]
@@ -95,12 +96,16 @@ def test_the_log_gives_rate_and_time(compared):
     for row in found["rows"]:
         records = [json.loads(line) for line in (out / row["name"] / "metrics.jsonl").read_text().splitlines()]
         validations = [record for record in records if record["kind"] == "validation"]
-        enough = [each for each in validations if each["metrics"][reach["measure"]] >= reach["value"]]
-        assert row["reached"] == {"seconds": enough[0]["seconds"], "step": enough[0]["step"]}
+        passed = 0.0
+        for each in validations:
+            passed += each["validation_seconds"]
+            if each["metrics"][reach["measure"]] <= reach["value"]:
+                break
+        assert row["reached"] == {"seconds": pytest.approx(each["seconds"] - passed), "step": each["step"]}
         assert row["training"]["curve"]["values"]["loss"] == [record["loss"] for record in validations]
         assert row["training"]["target_tokens_per_second"] > 0
-    bests = [max(row["training"]["curve"]["values"]["exact_match"]) for row in found["rows"]]
-    assert reach["value"] == min(bests)
+    bests = [min(row["training"]["curve"]["values"][reach["measure"]]) for row in found["rows"]]
+    assert (reach["measure"], reach["value"]) == ("cer", max(bests))
 
 
 def test_attention_side_by_side(compared, folder):
@@ -154,8 +159,20 @@ def test_runs_and_models_and_what_is_chosen(compared, folder, call, shop, tmp_pa
     out, *_ = compared
     shutil.copytree(out / "attentive" / "model", tmp_path / "alone")
     words = ["alone", out / "plain", shop / "transformer", "--test", folder / "test.tsv", "--no-train", "-o", "other"]
-    more = ["--metrics", "cer,bleu", "--sentence", "3 1 2", "--reach", "loss=1.9", "--beam", 3, "--samples", 0]
-    done = call("compare", *words, *more, "--skip-speed", "--maximum-length", 8)
+    more = [
+        "--metrics",
+        "cer,bleu",
+        "--sentence",
+        "3 1 2",
+        "--reach",
+        "loss=1.9",
+        "--beam",
+        3,
+        "--samples",
+        0,
+        "passes=2",
+    ]
+    done = call("compare", *words, *more, "passes=2", "--skip-speed", "--maximum-length", 8)
     assert done.code == 0, done.err
     found = json.loads((tmp_path / "other" / "comparison.json").read_text())
     alone, plain, transformer = found["rows"]
@@ -165,10 +182,13 @@ def test_runs_and_models_and_what_is_chosen(compared, folder, call, shop, tmp_pa
     assert "interval" not in plain["scores"]["cer"]
     assert transformer["attention"]["columns"][:3] == ["3", "▁", "1"]
     checks = {check["what"]: check for check in found["fairness"]["checks"]}
-    for what in ("tokenizers", "token budget of an update", "stopping rule", "weights kept"):
+    for what in ("tokenizers", "token budget of an update", "weights kept"):
         assert not checks[what]["same"], what
     assert checks["search"]["same"]
-    assert checks["order of the data"]["values"] == {"alone": None, "plain": "seed 3", "transformer": "seed 3"}
+    assert " 2 passes, " in checks["search"]["values"]["plain"], "an option of the search is for all rows"
+    orders = checks["order of the data"]["values"]
+    assert orders.pop("alone") is None
+    assert all(order.startswith("seed 3 (") for order in orders.values())
     assert "different: " in done.out.decode()
     assert "(not known of alone)" in done.out.decode()
 
@@ -273,10 +293,13 @@ def test_wrong_input_is_told_before_the_work(compared, folder, call, tmp_path):
         ([good, "--reach", "high"], 2, "--reach high: expected a number"),
         ([good, "--line", 31], 2, "--line 31: the test has 30 lines"),
         ([good, "--samples", -1], 2, "--samples -1"),
+        ([good, "-o", good], 2, "plain.toml: expected a directory, found a file"),
+        ([out / "plain", "nonsense=4"], 2, "'nonsense=4': an option of recipes, and no recipe is named"),
+        ([good, "--also", "plain beam=0"], 2, "plain beam=0"),
         ([good, "--no-train"], 4, "not trained yet: plain (leave --no-train out to train)"),
         ([good, out / "plain", "--no-train"], 4, f"not trained yet: {folder.name}-plain"),
     ):
-        done = call("compare", *words, "-o", "fresh", "--quiet")
+        done = call("compare", "-o", "fresh", *words, "--quiet")
         assert (done.code, done.out) == (code, b""), (words, done.err)
         assert message in done.err, done.err
         assert not os.path.exists("fresh"), "nothing is left of a wrong call"

@@ -1,6 +1,8 @@
 """Sentences about costs that are known: n² d, n d², k n d² and 2 r n d at d = 64, k = 3, r = 32."""
 
-from regard.study.advice import make_advice, needed_layers, rounded, tell_cheapest, tell_crossing
+import copy
+
+from regard.study.advice import make_advice, needed_layers, rounded, tell_cheapest, tell_crossing, tell_memory
 
 
 def sweep(by: str, **costs: dict[int, float]) -> dict:
@@ -55,6 +57,13 @@ def test_layers_that_join_all():
     path = {"letter": "k", "law": {"name": "n/k", "constant": 1.5}}
     assert needed_layers(path, 60, {"k": 3}) == 30
     assert needed_layers(path, 1, {"k": 3}) == 1
+    assert needed_layers(path, 61, {"k": 3}) == 31, "there is no half layer"
+
+
+def test_what_did_not_fit_is_told(made_layers):
+    sweep = copy.deepcopy(made_layers["sweeps"]["length"])
+    sweep["layers"]["unfused"]["gradient"]["points"] = []
+    assert "did not fit into the memory" in tell_memory(sweep)
 
 
 def test_all_of_it(made_layers):

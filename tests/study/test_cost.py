@@ -119,3 +119,15 @@ def test_what_would_not_fit_is_left_out(monkeypatch):
 def test_the_system_tells_its_memory_or_nothing():
     found = available_bytes()
     assert found is None or found > 0
+
+
+def test_a_container_may_have_less(monkeypatch, tmp_path):
+    monkeypatch.setattr(cost, "CONTAINER", tmp_path)
+    whole = available_bytes()
+    if whole is None:
+        pytest.skip("the system does not tell its memory")
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("400\n")
+    assert available_bytes() == 600
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_bytes() > 600

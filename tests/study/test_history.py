@@ -35,7 +35,8 @@ def test_the_rate_leaves_validations_out(history):
 
 
 def test_the_first_validation_that_is_good_enough(history):
-    assert history.reached("bleu", 4.0).seconds == 15.0
+    assert history.reached("bleu", 4.0).seconds == 10.0
+    assert history.reached("bleu", 6.0).seconds == 33.0  # 40 - 5 - 1 - 1
     assert history.reached("bleu", 4.1).step == 14
     assert history.reached("loss", 2.5).step == 12
     assert history.reached("loss", 1.0) is None
@@ -71,6 +72,8 @@ def test_every_row_reaches_what_the_weakest_reached():
     assert choose_reach(logs, ["bleu"], None) == Reach("loss", 4, "c")
     assert choose_reach(logs, ["bleu"], ("", 3.5)) == Reach("loss", 3.5)
     assert choose_reach({}, ["bleu"], None) is None
+    assert choose_reach(logs, ["bleu"], None, comparable=False) is None, "losses of different tokens"
+    assert choose_reach({"a": made((3, 0)), "b": made((2, 5))}, ["bleu"], None) == Reach("loss", 3, "a")
     with pytest.raises(ConfigError, match="not every row has validated by 'bleu'; known: loss"):
         choose_reach(logs, [], ("bleu", 3))
 
@@ -78,6 +81,9 @@ def test_every_row_reaches_what_the_weakest_reached():
 def test_what_is_to_be_reached():
     assert parse_reach("25") == ("", 25.0)
     assert parse_reach("loss=2.5") == ("loss", 2.5)
+    assert parse_reach("exact_match=90%") == ("exact_match", 90.0)
+    exact = {"a": History([], [Validation(1, 1, {"exact_match": 0.95})])}
+    assert choose_reach(exact, [], parse_reach("90")) == Reach("exact_match", 0.9)
     for text in ("x", "loss=", "lost=2", "nan", ""):
         with pytest.raises(ConfigError, match="expected a number"):
             parse_reach(text)

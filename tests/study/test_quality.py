@@ -38,6 +38,15 @@ def test_scored_once_for_the_same_question(rows, judge, tmp_path, monkeypatch):
     assert first.texts["tokenised_bleu"][1] == [pair.target for pair in judge.held_out.pairs]
 
 
+@pytest.mark.parametrize("damage", ["result.json", "hypotheses.txt", "hypotheses.tokenised.txt"])
+def test_what_is_damaged_is_made_anew(damage, rows, judge, tmp_path):
+    first = judge.score(rows[0], tmp_path)
+    path = tmp_path / damage
+    for broken in (lambda: path.write_text("{"), path.unlink):
+        broken()
+        assert judge.score(rows[0], tmp_path).texts == first.texts
+
+
 def test_the_difference_from_the_first(rows, judge, tmp_path):
     one, two = (judge.score(row, tmp_path / row.name) for row in rows)
     found = judge.against(one, two)

@@ -82,8 +82,16 @@ def test_a_model_stands_there_again_with_another_search(shop, tmp_path):
         ("rnn beem=3", "unknown key 'beem'"),
         ("rnn engine=steam", "engine = 'steam', expected one of auto, torch, ctranslate2"),
         ("rnn 7", "expected section.key=value"),
+        ("rnn 'beam=2", "No closing quotation"),
+        ("", "expected a row or a model, and what is other"),
+        ("rnn", "expected a row or a model, and what is other"),
+        (f"{shop / 'words.toml'} beam=1", "name the recipe among the rows, and here its row 'words'"),
     ):
         with pytest.raises(ConfigError, match=message):
             find_rows(words, tmp_path, [], [variant])
+    with pytest.raises(ConfigError, match="there is such a row already"):
+        find_rows(words, tmp_path, [], ["rnn beam=1", "rnn beam=1"])
+    with pytest.raises(ConfigError, match=r"'train\.rate=1': an option of recipes, and no recipe is named"):
+        find_rows(words[1:], tmp_path, ["train.rate=1"])
     with pytest.raises(ModelError, match="nowhere"):
         find_rows(words, tmp_path, [], ["rnn rescore=nowhere"])

@@ -82,6 +82,13 @@ def test_other_circumstances_are_measured_anew(measured):
     assert len(measured(data_sha256="1")[1]) == 4
 
 
+def test_a_damaged_file_is_measured_anew(measured, tmp_path):
+    measured()
+    for broken in ('{"measured": ', "[]", "{}"):
+        (tmp_path / "speed.json").write_text(broken)
+        assert len(measured()[1]) == 4
+
+
 def test_memory_that_cannot_be_measured_loses_nothing_else(measured, monkeypatch):
     def fail(*_):
         raise RegardError("not enough memory")

@@ -17,7 +17,7 @@ def test_every_column_of_every_row(comparison):
     cells = [dict(zip(table.heads, row, strict=True)) for row in table.rows]
     assert cells[1] == {
         "model": "two",
-        "parameters": "1,500 (+50 %)",
+        "parameters": "1,500 (+50.0 %)",
         "training, tokens/s": "1,234",
         "time to validation BLEU ≥ 5.00": "1 h 06 min",
         "BLEU (95 %)": "22.50 (21.50 … 23.50)",
@@ -41,7 +41,7 @@ def test_what_is_not_known_is_a_dash(comparison):
     cells = dict(zip(main_table(comparison).heads, main_table(comparison).rows[0], strict=True))
     assert [cells[name] for name in ("training, tokens/s", "latency, ms", "peak memory, MB")] == ["–"] * 3
     assert cells["time to validation BLEU ≥ 5.00"] == "–"
-    row["training"] = {"steps": 20}
+    row["training"] = {"steps": 20, "curve": {}}
     assert "not reached" in main_table(comparison).rows[0]
     assert settings_table(comparison).rows[0] == ["one", "rnn, width 8", "–"]
 
@@ -69,7 +69,7 @@ def test_what_is_fair_is_told(comparison):
         "tokenizers": ("the same: bpe", False),
         "order of the data": ("different: seed 1 – one; seed 2 – two", True),
         "training pairs": ("the same: f00 (not known of two)", False),
-        "parameters": ("not all within ± 20 % of one: two (+50 %)", True),
+        "parameters": ("not all within ± 20 % of one: two (+50.0 %)", True),
     }
     unknown = "Not known of every row: training pairs."
     assert (
@@ -115,4 +115,6 @@ def test_nothing_but_failures(comparison):
     comparison.update(rows=comparison["rows"][2:], first=None, reach=None, metrics=[])
     comparison["fairness"] = {"checks": [], "sizes": {}}
     assert "three (failed)" in to_text(comparison)
+    assert verdict(comparison) == "Nothing to compare: fewer than two rows have figures."
+    assert not fairness_lines(comparison)
     assert "training diverged" in to_markdown(comparison)

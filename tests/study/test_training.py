@@ -1,12 +1,13 @@
 """Rows that are not trained are trained; one that fails is noted; a wish to stop is no failure."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 
 from regard import pipeline
-from regard.errors import ConfigError, Diverged, Interrupted, ModelError, Stopped
+from regard.errors import ConfigError, DataError, Diverged, Interrupted, ModelError, Stopped
 from regard.study.row import find_rows
 from regard.study.training import check_rows, noted, train_rows
 
@@ -15,6 +16,7 @@ from regard.study.training import check_rows, noted, train_rows
 def rows(shop, tmp_path):
     for name in ("one", "two", "three"):
         (tmp_path / f"{name}.toml").write_text((shop / "tiny.toml").read_text())
+    shutil.copy(shop / "pairs.tsv", tmp_path)
     words = [str(tmp_path / f"{name}.toml") for name in ("one", "two", "three")]
     return [*find_rows(words, tmp_path / "out", ["threads=1"]), *find_rows([str(shop / "rnn")], tmp_path, [])]
 
@@ -60,5 +62,22 @@ def test_options_are_checked_before_the_first_run(shop, tmp_path, rows):
         check_rows(wrong)
     (tmp_path / "transformer.toml").write_text((shop / "tiny.toml").read_text())
     begun = find_rows([str(tmp_path / "transformer.toml")], shop, [])
-    with pytest.raises(ConfigError, match="started with other options"):
+    with pytest.raises(ConfigError, match=r"(?s)started with other options.*give another -o"):
         check_rows(begun)  # its file of pairs lies elsewhere
+
+
+def test_files_are_looked_for_before_the_first_run(shop, tmp_path, rows):
+    def change(**changes):
+        return [replace(rows[0], run=rows[0].run.model_copy(update=changes)), *rows[1:]]
+
+    with pytest.raises(DataError, match=r"one: gone\.tsv: no such file"):
+        check_rows(change(data=rows[0].run.data.model_copy(update={"test": [str(tmp_path / "pairs.tsv"), "gone.tsv"]})))
+    with pytest.raises(ModelError, match="one: gone: no such model directory"):
+        check_rows(change(start="gone"))
+    check_rows(change(start=str(rows[1].directory / "model")))  # it is made before
+    variants = find_rows([str(shop / "rnn")], tmp_path, [], ["rnn beam=0"])
+    with pytest.raises(ConfigError, match="rnn beam=0"):
+        check_rows(variants)
+    fast = find_rows([str(shop / "rnn")], tmp_path, [], ["rnn engine=ctranslate2"])
+    with pytest.raises(ModelError, match="no such export"):
+        check_rows(fast)

@@ -10,6 +10,7 @@ def test_a_cell_for_each_weight_that_can_be_seen():
     cells = [element for element in root if element.tag == "rect" and "fill-opacity" in element.attrib]
     assert [cell.attrib["fill-opacity"] for cell in cells] == ["1.000", "0.500"]
     assert cells[0][0].text == "b looks at a: 0.500"
+    assert 'fill-opacity="0.625"' in draw_heat([[0.5, 0.25]], ["b"], ["a", "b"], "x", strongest=0.8), "a scale for many"
     words = [element.text for element in root if element.tag == "text"]
     assert words == ["a", "longer-than-a…", "b", "a"]
     width, height = map(float, re.search(r'viewBox="0 0 (\d+) (\d+)"', drawn).groups())
