@@ -8,6 +8,7 @@ Each command is a process of its own; the peak is the largest resident size it r
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,7 +64,8 @@ def measure(command: tuple[str, ...]) -> dict[str, Any]:
         time.sleep(0.05)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
-    return {"seconds": time.monotonic() - began, "peak_bytes": peak}
+    seconds = time.monotonic() - began
+    return {"seconds": seconds, "peak_bytes": peak, "commit": origin("", 0, seconds, None)["commit"]}
 
 
 def main(arguments: list[str]) -> None:
@@ -73,21 +75,33 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--steps", type=int, default=300, metavar="N", help="updates of the training")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--work", metavar="FOLDER", help="where the corpus is made and left (default: a temporary one)")
+    parser.add_argument(
+        "--train-only", action="store_true", help="what an earlier call left in --work and in the record is kept"
+    )
     parser.add_argument("--result", default=str(ROOT / "benchmarks" / "large.json"), metavar="FILE")
     options = parser.parse_args(arguments)
+    result = Path(options.result)
+    if options.train_only and not (options.work and (Path(options.work) / "prepared").is_dir() and result.is_file()):
+        parser.error("--train-only needs a --work folder and a record of an earlier call")
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(options.work or temporary).resolve()
         work.mkdir(parents=True, exist_ok=True)
         corpus, prepared = work / "train.tsv", work / "prepared"
-        record: dict[str, Any] = {"pairs": write_corpus(corpus, options.gigabytes * 1e9, options.seed)}
-        record["bytes"] = corpus.stat().st_size
-        record["prepare"] = measure(regard("prepare", str(corpus), "-o", str(prepared)))
+        record: dict[str, Any] = {}
+        if options.train_only:
+            shutil.rmtree(work / "run", ignore_errors=True)
+            before = json.loads(result.read_bytes())
+            record = {name: before[name] for name in ("pairs", "bytes", "prepare")}
+        else:
+            record["pairs"] = write_corpus(corpus, options.gigabytes * 1e9, options.seed)
+            record["bytes"] = corpus.stat().st_size
+            record["prepare"] = measure(regard("prepare", str(corpus), "-o", str(prepared)))
         steps = (f"train.{key}={options.steps}" for key in ("max_steps", "validate_every"))
         record["train"] = measure(regard("train", "--prepared", str(prepared), "-o", str(work / "run"), *steps))
     command = f"python -m benchmarks.large --gigabytes {options.gigabytes:g} --steps {options.steps}"
     record |= origin(command, options.seed, time.monotonic() - began, None)
-    Path(options.result).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    result.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     for name in ("prepare", "train"):
         print(f"{name}: peak {record[name]['peak_bytes'] / 1e6:,.0f} MB, {record[name]['seconds']:,.0f} s")
 

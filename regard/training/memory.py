@@ -6,7 +6,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-EVERY = 5  # updates after which is looked
+EVERY = 2  # updates after which is looked
 MUCH = 10**9  # bytes; a process that holds less is left alone, since taking pages again costs time
 
 
@@ -26,10 +26,10 @@ def resident() -> int:
         return 0
 
 
-def give_back(step: int) -> bool:
-    """Now and then, and only of a large process: the holes in the heap go back to the system."""
+def give_back() -> bool:
+    """The holes in the heap of a large process go back to the system."""
     trim = _trim()
-    if step % EVERY or trim is None or resident() < MUCH:
+    if trim is None or resident() < MUCH:
         return False
     trim(0)
     return True

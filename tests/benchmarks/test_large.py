@@ -40,3 +40,9 @@ def test_it_is_recorded(tmp_path, monkeypatch):
     assert min(record[name]["peak_bytes"] for name in ("prepare", "train")) > 10_000_000
     assert str(tmp_path) not in record["command"]
     assert record["commit"]
+    large.main([*words, "--train-only", "--result", str(tmp_path / "large.json")])
+    again = json.loads((tmp_path / "large.json").read_text())
+    assert again["prepare"] == record["prepare"]
+    assert again["train"]["seconds"] != record["train"]["seconds"]
+    with pytest.raises(SystemExit):
+        large.main(["--train-only", "--result", str(tmp_path / "none.json")])

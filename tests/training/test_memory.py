@@ -1,4 +1,4 @@
-"""Memory goes back to the system: of a large process, and not at every update."""
+"""Memory goes back to the system, that of a large process."""
 
 import sys
 
@@ -6,17 +6,16 @@ import pytest
 import torch
 
 from regard.training import memory
-from regard.training.memory import EVERY, give_back, resident
+from regard.training.memory import give_back, resident
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 
 
-def test_only_a_large_process_and_only_now_and_then(monkeypatch):
+def test_only_a_large_process(monkeypatch):
     monkeypatch.setattr(memory, "MUCH", 10**15)
-    assert not give_back(EVERY)
+    assert not give_back()
     monkeypatch.setattr(memory, "MUCH", 0)
-    assert not give_back(EVERY + 1)
-    assert give_back(EVERY)
+    assert give_back()
 
 
 def test_holes_in_the_heap_are_given_back(monkeypatch):
@@ -25,6 +24,6 @@ def test_holes_in_the_heap_are_given_back(monkeypatch):
     kept = blocks[::50]
     del blocks
     before = resident()
-    give_back(0)
+    give_back()
     assert before - resident() > 50_000_000
     assert all(block.sum() == 30_000 for block in kept)
