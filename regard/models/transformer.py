@@ -12,9 +12,10 @@ positions, self-attention restricted to a neighbourhood (section 4), shared laye
 Self-attention, feed-forward, residuals and norms can be left out, to see what each is worth.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
@@ -27,6 +28,7 @@ from regard.nn.blocks import Activation, FeedForward, Norm, Residual, Skip
 from regard.nn.embedding import Embedding, PositionJoin, token_table
 from regard.nn.relative import RelationKind, make_relation
 from regard.nn.self_attention import Cache, SelfAttention
+from regard.nn.step import LayerStep, score_bias
 
 
 class EncoderLayer(nn.Module):
@@ -149,6 +151,7 @@ class TransformerState:
 
     caches: tuple[Any, ...]
     position: int
+    steps: tuple[LayerStep, ...] | None = None  # the layers made ready for single steps, where they can be
 
 
 class Transformer(Autoregressive):
@@ -235,20 +238,35 @@ class Transformer(Autoregressive):
         return Memory(x, mask, tuple(layer.cross_attention.project(x) for layer in own))  # type: ignore[operator]
 
     def start(self, memory: Memory) -> TransformerState:
-        rows, heads = len(memory.values), self.options.heads
-        empty = memory.values.new_zeros(rows, heads, 0, self.options.width // heads)
-        return TransformerState(tuple(Cache(empty, empty, 0) for _ in self.decoder), 0)
+        heads, width = self.options.heads, self.options.width
+        empty = Cache.empty(len(memory.values), heads, width // heads, memory.values)
+        steps = None if torch.is_grad_enabled() else tuple(LayerStep.of(layer) for layer in self.decoder)
+        known = steps if steps and None not in steps else None
+        return TransformerState(tuple(empty for _ in self.decoder), 0, known)  # type: ignore[arg-type]
 
     def decode(
         self, tokens: Int[Tensor, "N T"], memory: Memory, state: TransformerState | None = None
     ) -> tuple[Float[Tensor, "N T D"], TransformerState | None]:
         x = self.target(tokens, state.position if state else 0)
+        if state and state.steps and tokens.size(1) == 1:
+            return self._step(x.squeeze(1), memory, state, state.steps)
         caches: list[Any] = [*state.caches] if state else [None] * len(self.decoder)
         for number, layer in enumerate(self.decoder):
             keys, values = memory.projected[number % len(memory.projected)]
             x, caches[number] = layer(x, keys, values, memory.mask, caches[number])
-        after = TransformerState(tuple(caches), state.position + tokens.size(1)) if state else None
+        after = replace(state, caches=tuple(caches), position=state.position + tokens.size(1)) if state else None
         return self.decoder_norm(x), after
+
+    def _step(
+        self, x: Float[Tensor, "N D"], memory: Memory, state: TransformerState, steps: tuple[LayerStep, ...]
+    ) -> tuple[Float[Tensor, "N 1 D"], TransformerState]:
+        bias = score_bias(memory.mask, self.options.heads)
+        caches = []
+        for number, (step, cache) in enumerate(zip(steps, state.caches, strict=True)):
+            keys, values = memory.projected[number % len(memory.projected)]
+            x, cache = step.forward(x, keys, values, bias, cache)
+            caches.append(cache)
+        return self.decoder_norm(x)[:, None], replace(state, caches=tuple(caches), position=state.position + 1)
 
     def output_weights(self) -> tuple[Tensor, Tensor | None]:
         return (self.target.tokens if self.projection is None else self.projection).weight, None

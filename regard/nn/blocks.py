@@ -62,15 +62,16 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        inner = self.inner(x)
+        return self.outer(self.dropout(self.activate(self.inner(x))))
+
+    def activate(self, inner: Tensor) -> Tensor:
+        """What is between the two products."""
         if self.activation == "relu":
-            inner = F.relu(inner)
-        elif self.activation == "gelu":
-            inner = F.gelu(inner)
-        else:
-            gate, value = inner.chunk(2, -1)
-            inner = F.silu(gate) * value
-        return self.outer(self.dropout(inner))
+            return F.relu(inner)
+        if self.activation == "gelu":
+            return F.gelu(inner)
+        gate, value = inner.chunk(2, -1)
+        return F.silu(gate) * value
 
 
 Norm = Literal["pre", "post", "none"]

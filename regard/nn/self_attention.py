@@ -32,54 +32,51 @@ def band(
 
 @dataclass
 class Cache:
-    """Keys and values of the positions decoded so far, in buffers that double when full.
+    """Keys and values of the positions decoded so far, side by side in a buffer that grows when it is full.
 
     `append` writes into the buffer, so a cache belongs to one continuation: branch with `select`.
     """
 
-    keys: Tensor  # [N,H,C,d], the first `length` places are filled
-    values: Tensor
-    length: int
+    pairs: Tensor  # [N,2,H,C,d], keys and values; the first `length` places are filled
+    length: int = 0
     forgotten: int = 0  # positions before these that nobody looks at any more
 
-    def append(self, keys: Tensor, values: Tensor) -> "Cache":
-        """The cache with T more positions [N,H,T,d]."""
-        total = self.length + keys.size(2)
-        old_keys, old_values = self.keys, self.values
-        if total > old_keys.size(2):
-            size = max(total, 2 * self.length, 16)
-            old_keys = keys.new_zeros(*keys.shape[:2], size, keys.size(3))
-            old_values = old_keys.clone()
-            old_keys[:, :, : self.length] = self.keys[:, :, : self.length]
-            old_values[:, :, : self.length] = self.values[:, :, : self.length]
-        old_keys[:, :, self.length : total] = keys
-        old_values[:, :, self.length : total] = values
-        return Cache(old_keys, old_values, total, self.forgotten)
+    @classmethod
+    def empty(cls, rows: int, heads: int, width: int, like: Tensor) -> "Cache":
+        """A cache of nothing, for heads of the given width."""
+        return cls(like.new_zeros(rows, 2, heads, 0, width))
+
+    def reserve(self, positions: int) -> "Cache":
+        """The cache with room for so many positions more."""
+        total = self.length + positions
+        if total <= self.pairs.size(3):
+            return self
+        *rows, _, width = self.pairs.shape
+        pairs = self.pairs.new_zeros(*rows, max(total, 2 * self.length, 16), width)
+        pairs[:, :, :, : self.length] = self.pairs[:, :, :, : self.length]
+        return Cache(pairs, self.length, self.forgotten)
+
+    def append(self, pairs: Tensor) -> "Cache":
+        """The cache with T more positions [N,2,H,T,d]."""
+        room, total = self.reserve(pairs.size(3)), self.length + pairs.size(3)
+        room.pairs[:, :, :, self.length : total] = pairs
+        return Cache(room.pairs, total, self.forgotten)
 
     def select(self, rows: Tensor) -> "Cache":
-        """The named rows, copying only what is filled."""
-        return Cache(
-            self.keys[:, :, : self.length].index_select(0, rows),
-            self.values[:, :, : self.length].index_select(0, rows),
-            self.length,
-            self.forgotten,
-        )
+        """The named rows, with their room."""
+        return Cache(self.pairs.index_select(0, rows), self.length, self.forgotten)
 
     def filled(self) -> tuple[Tensor, Tensor]:
         """Keys and values of the filled positions."""
-        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+        keys, values = self.pairs[:, :, :, : self.length].unbind(1)
+        return keys, values
 
     def keep(self, last: int) -> "Cache":
         """Without all but the last positions, once that is worth a copy."""
         if self.length <= 2 * max(last, 16):
             return self
         gone = self.length - last
-        return Cache(
-            self.keys[:, :, gone : self.length].clone(),
-            self.values[:, :, gone : self.length].clone(),
-            last,
-            self.forgotten + gone,
-        )
+        return Cache(self.pairs[:, :, :, gone : self.length].clone(), last, self.forgotten + gone)
 
 
 class SelfAttention(MultiHead):
@@ -114,7 +111,7 @@ class SelfAttention(MultiHead):
         if self.relation is not None:
             query, keys = self.relation.place(query, keys, cache.forgotten + cache.length if cache else 0)
         if cache is not None:
-            cache = cache.append(keys, values)
+            cache = cache.append(torch.stack([keys, values], 1))
             keys, values = cache.filled()
             cache = cache.keep(self.radius) if self.radius else cache
         context = self.attend(query, keys, values, mask)

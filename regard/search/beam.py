@@ -17,6 +17,7 @@ from torch import Tensor
 
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, Hypothesis
+from regard.search.best import best_words
 from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
 
@@ -36,7 +37,7 @@ def beam_search(decoder: Decoder, state: Any, request: Request, options: Search)
         logits, state = decoder.step(tokens, state)
         prices = logits.float().log_softmax(-1)
         restrict(prices, history, [sentence for sentence in rows for _ in range(width)], request, options)
-        best, parents, chosen = candidates(scores, prices, width)
+        best, parents, chosen = best_words(prices, scores, 2 * width)
         finish(found, rows, over, best, parents, chosen, history, request, options)
         scores, order = living(best, chosen, width)
         for row, top in enumerate(scores[:, 0].tolist()):
@@ -53,15 +54,6 @@ def beam_search(decoder: Decoder, state: Any, request: Request, options: Search)
         if stay:
             rows, over = [rows[row] for row in stay], [False] * len(stay)
     return [sorted(outputs, key=lambda output: -output.score)[: options.nbest] for outputs in found]
-
-
-def candidates(scores: Tensor, prices: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The 2K best extensions of each sentence [B,2K]: log-probability, beam they extend, token."""
-    few = min(2 * width, prices.size(-1))  # of each beam: no more of its extensions can be among the 2K best
-    each, tokens = prices.topk(few, 1)
-    total = (scores.view(-1, 1) + each).view(len(scores), -1)
-    best, where = total.topk(2 * width, 1)
-    return best, where // few, tokens.view(len(scores), -1).gather(1, where)
 
 
 def living(best: Tensor, chosen: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, Hypothesis
+from regard.search.best import most_probable
 from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
 Choose = Callable[[Tensor, list[int]], Tensor]  # log-probabilities [N,V], sentence of each row → tokens [N]
@@ -20,7 +21,7 @@ Choose = Callable[[Tensor, list[int]], Tensor]  # log-probabilities [N,V], sente
 
 def greedy_search(decoder: Decoder, state: Any, request: Request, options: Search) -> list[list[Hypothesis]]:
     """The most probable word at each step."""
-    return follow(decoder, state, request, options, lambda prices, _: prices.argmax(-1))
+    return follow(decoder, state, request, options, lambda prices, _: most_probable(prices))
 
 
 def sample_search(decoder: Decoder, state: Any, request: Request, options: Search) -> list[list[Hypothesis]]:

@@ -114,7 +114,7 @@ def test_a_restricted_cache_stays_small():
     sizes = []
     for step in range(300):
         _, cache = attention(randn(2, 1, WIDTH, seed=step), None, cache)
-        sizes.append(cache.keys.size(2))
+        sizes.append(cache.pairs.size(3))
         assert cache.forgotten + cache.length == step + 1
     assert max(sizes) <= 64
 
@@ -123,7 +123,7 @@ def test_a_restricted_cache_stays_small():
 
 
 def empty_cache(rows: int = 2) -> Cache:
-    return Cache(torch.zeros(rows, 2, 0, 4), torch.zeros(rows, 2, 0, 4), 0)
+    return Cache.empty(rows, 2, 4, torch.zeros(0))
 
 
 @pytest.mark.parametrize("parts", [[1] * 40, [20, 1, 1, 18], [16, 1, 23], [40]])
@@ -131,10 +131,10 @@ def test_cache_keeps_what_is_appended(parts):
     keys, values = randn(2, 2, 40, 4), randn(2, 2, 40, 4, seed=1)
     cache, done, sizes = empty_cache(), 0, set()
     for part in parts:
-        cache = cache.append(keys[:, :, done : done + part], values[:, :, done : done + part])
+        cache = cache.append(torch.stack([keys, values], 1)[:, :, :, done : done + part])
         done += part
         assert cache.length == done
-        sizes.add(cache.keys.size(2))
+        sizes.add(cache.pairs.size(3))
         for filled, wanted in zip(cache.filled(), (keys, values), strict=True):
             assert torch.equal(filled, wanted[:, :, :done])
     assert len(sizes) <= 4  # it doubles, so that growing costs little
@@ -142,15 +142,14 @@ def test_cache_keeps_what_is_appended(parts):
 
 def test_selected_rows_of_a_cache_are_a_copy():
     keys, values = randn(3, 2, 5, 4), randn(3, 2, 5, 4, seed=1)
-    cache = empty_cache(3).append(keys, values)
+    cache = empty_cache(3).append(torch.stack([keys, values], 1))
     rows = torch.tensor([2, 0, 0, 1])
     some, same = cache.select(rows), cache.select(rows)
     assert torch.equal(some.filled()[0], keys[rows])
     assert torch.equal(some.filled()[1], values[rows])
-    assert some.keys.size(2) == 5  # only what is filled is copied
-    more = some.append(torch.ones(4, 2, 1, 4), torch.ones(4, 2, 1, 4))
+    more = some.append(torch.ones(4, 2, 2, 1, 4))
     assert torch.equal(more.filled()[0][:, :, :5], keys[rows])
     assert (more.filled()[1][:, :, 5] == 1).all()
-    same.append(torch.zeros(4, 2, 1, 4), torch.zeros(4, 2, 1, 4))
+    same.append(torch.zeros(4, 2, 2, 1, 4))
     assert (more.filled()[0][:, :, 5] == 1).all()
     assert torch.equal(cache.filled()[0], keys)

@@ -18,7 +18,7 @@ from regard.config import Search, length_penalty
 from regard.data.batch import EOS, make_batch
 from regard.engine.native import NativeEngine
 from regard.errors import ModelError
-from regard.search.beam import beam_search, candidates, living
+from regard.search.beam import beam_search, living
 from regard.search.filters import Decoder, Request
 
 RNN = {"kind": "rnn", "width": 6, "embedding": 6, "decoder_layers": 2, "dropout": 0.0}
@@ -213,15 +213,6 @@ def test_ensembles_search_the_mean_of_their_probabilities(tiny_model):
 
 
 # The parts
-
-
-def test_candidates_name_beam_and_token():
-    scores = torch.tensor([[-1.0, -2.0]])
-    prices = torch.tensor([[-9.0, -1.0, -5.0], [-0.5, -7.0, -0.2]])
-    best, parents, chosen = candidates(scores, prices, 2)
-    assert torch.allclose(best, torch.tensor([[-2.0, -2.2, -2.5, -6.0]]))
-    assert parents.tolist() == [[0, 1, 1, 0]]
-    assert chosen.tolist() == [[1, 2, 0, 2]]
 
 
 def test_those_that_end_do_not_live_on():

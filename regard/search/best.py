@@ -1,0 +1,48 @@
+"""The largest of many: the best extensions of each sentence, without sorting whole vocabularies.
+
+The k largest of a row lie in the k of its blocks whose maxima are the largest. Maxima are found at the speed of memory,
+and only k blocks are looked into.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+BLOCK = 64  # words of a block
+FEW = 2**17  # prices up to which the plain way is faster
+
+
+def best_words(
+    prices: Float[Tensor, "N V"], paid: Float[Tensor, "B K"], number: int
+) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"], Int[Tensor, "B k"]]:
+    """The best extensions of each sentence's K beams, for which so much is paid: log-probability, beam, word."""
+    size, (sentences, beams), offset = prices.size(1), paid.shape, paid.view(-1, 1)
+    blocks = size // BLOCK
+    if prices.numel() <= FEW or blocks <= number:
+        few = min(number, size)  # of each beam: no more of its extensions can be among the best
+        each, words = prices.topk(few, 1)
+        best, where = (offset + each).view(sentences, -1).topk(number, 1)
+        return best, where // few, words.view(sentences, -1).gather(1, where)
+    whole = prices[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    highest = (whole.amax(2) + offset).view(sentences, -1)  # [B, beams · blocks]
+    top = highest.topk(number, 1).indices
+    beam, block = top // blocks, top % blocks
+    row = beam + torch.arange(0, len(prices), beams, device=prices.device)[:, None]
+    found = (whole[row, block] + offset[row]).flatten(1)
+    words = (block[:, :, None] * BLOCK + torch.arange(BLOCK, device=prices.device)).flatten(1)
+    owners = beam[:, :, None].expand(-1, -1, BLOCK).flatten(1)
+    if rest := size - blocks * BLOCK:  # the words behind the last whole block
+        tail = (prices[:, blocks * BLOCK :] + offset).view(sentences, -1)
+        place = torch.arange(beams * rest, device=prices.device).expand(sentences, -1)
+        found = torch.cat([found, tail], 1)
+        words = torch.cat([words, place % rest + blocks * BLOCK], 1)
+        owners = torch.cat([owners, place // rest], 1)
+    values = found.topk(number, 1)
+    return values.values, owners.gather(1, values.indices), words.gather(1, values.indices)
+
+
+def most_probable(prices: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
+    """The best word of each row."""
+    if prices.numel() <= FEW:
+        return prices.argmax(-1)
+    return best_words(prices, prices.new_zeros(len(prices), 1), 1)[2][:, 0]

@@ -1,0 +1,41 @@
+"""The best extensions are those of a full sort, with whole blocks of words and without."""
+
+import pytest
+import torch
+
+from regard.search import best
+from regard.search.best import best_words, most_probable
+
+INFINITY = float("inf")
+
+
+def test_beam_and_word_are_named():
+    paid = torch.tensor([[-1.0, -2.0]])
+    prices = torch.tensor([[-9.0, -1.0, -5.0], [-0.5, -7.0, -0.2]])
+    found, beams, words = best_words(prices, paid, 4)
+    assert torch.allclose(found, torch.tensor([[-2.0, -2.2, -2.5, -6.0]]))
+    assert beams.tolist() == [[0, 1, 1, 0]]
+    assert words.tolist() == [[1, 2, 0, 2]]
+
+
+@pytest.mark.parametrize("size", [5, 64, 640, 641, 703, 1000])
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("number", [1, 6])
+def test_the_same_as_a_full_sort(size, beams, number, monkeypatch):
+    if number > beams * size:
+        pytest.skip("not so many words")
+    monkeypatch.setattr(best, "FEW", 0)
+    generator = torch.Generator().manual_seed(size + beams + number)
+    prices = torch.randn(4 * beams, size, generator=generator)
+    prices[:, :3] = -INFINITY  # forbidden words
+    prices[1] -= 100  # all of its best words are another beam's
+    paid = torch.randn(4, beams, generator=generator)
+    paid[2, 1:] = -INFINITY  # beams that do not live yet
+    found, owners, words = best_words(prices, paid, number)
+    total = prices.view(4, beams, size) + paid[:, :, None]
+    wanted = total.flatten(1).topk(number, 1)
+    assert torch.equal(found, wanted.values)
+    finite = found.isfinite()
+    assert torch.equal(owners[finite], (wanted.indices // size)[finite])
+    assert torch.equal(words[finite], (wanted.indices % size)[finite])
+    assert torch.equal(most_probable(prices), prices.argmax(-1))
