@@ -50,12 +50,13 @@ def restrict(scores: Tensor, history: Tensor, sentences: Sequence[int], request:
     step = history.size(1)
     forced = forced_tokens(step, sentences, request)
     rows, tokens = list(forced), list(forced.values())
-    prices, ends = scores[rows, tokens] if forced else None, scores[:, EOS].clone()  # as the model gives them
+    prices = scores[rows, tokens] if forced else None  # as the model gives them
+    ends = scores[:, EOS].clone() if options.no_repeat else None
     scores[:, PAD] = NEVER
     scores[:, BOS] = NEVER
     if step < options.minimum_length:
         scores[:, EOS] = NEVER
-    if options.no_repeat and step >= options.no_repeat:
+    if ends is not None and step >= options.no_repeat:
         forbid_repeats(scores, history, options.no_repeat)
         stuck = scores.amax(-1) == NEVER
         scores[stuck, EOS] = ends[stuck]  # an output that cannot go on ends, even below the minimum length
