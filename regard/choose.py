@@ -193,9 +193,9 @@ def choose_sentences(pairs: int, tokens: int, text: Text, reasons: list[str]) ->
         "metric": "loss",
         "decode_limit": 200,
     }
-    if width > 128:
-        train["accumulate"] = 2  # as many tokens an update as 4096 at once, in less memory
-    return model, train, {"batch_tokens": 2048}
+    if width == 128:
+        return model, train, {"batch_tokens": 2048}
+    return model, {**train, "accumulate": 4}, {"batch_tokens": 1024}  # an update of 4096 tokens, in less memory
 
 
 def follow_teacher(teacher: str | Path, data: Data) -> tuple[Run, list[str]]:

@@ -20,7 +20,7 @@ from regard.data.batch import Batch
 from regard.errors import ConfigError, DataError, Diverged, Interrupted, Stopped
 from regard.training.archive import Archive
 from regard.training.journal import Board, Journal
-from regard.training.memory import EVERY, give_back
+from regard.training.memory import give_back
 from regard.training.progress import Progress
 from regard.training.signals import Signals
 from regard.training.state import Cancelled, Goal, Result, State, Validation
@@ -183,8 +183,7 @@ class Trainer:
     def _attend(self) -> None:
         """Between two updates: a signal, a validation, a checkpoint, memory that is not needed."""
         self._stop_if_wanted()
-        if self.state.step % EVERY == 0:
-            give_back()
+        give_back()
         if self.validator.due(self.state):
             self._validate()
             self._save()
@@ -194,7 +193,6 @@ class Trainer:
 
     def _validate(self) -> None:
         self._note()
-        give_back()
         start = time.monotonic()
         try:
             validation, improved = self.validator.validate(self.state, self.signals.wanted)

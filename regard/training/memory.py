@@ -6,7 +6,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-EVERY = 2  # updates after which is looked
 MUCH = 10**9  # bytes; a process that holds less is left alone, since taking pages again costs time
 
 
