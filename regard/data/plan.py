@@ -13,7 +13,7 @@ from regard.data.batch import Batch
 from regard.data.store import LARGE, Store
 
 WINDOW = 100  # batches among which examples are sorted by length: less padding when more, less mixing
-RELEASE = 256  # rows after which the touched pages of a large store are given back: each brings 15 neighbours
+RELEASE = 64  # rows after which the touched pages of a large store are given back: each brings 15 neighbours
 
 Lengths = tuple[np.ndarray, np.ndarray]  # tokens of every source and of every target
 
