@@ -58,14 +58,14 @@ def write_corpus(path: Path, size: float, seed: int) -> int:
 def measure(command: tuple[str, ...]) -> dict[str, Any]:
     """Seconds and peak memory of a command; its output goes to ours."""
     began, peak = time.monotonic(), 0
+    about = {key: value for key, value in origin("", 0, 0.0, None).items() if key in ("commit", "threads")}
     process = subprocess.Popen(command)  # noqa: S603
     while process.poll() is None:  # what the system tells at the end counts the memory of this process too
         peak = max(peak, memory("VmHWM", str(process.pid)))
         time.sleep(0.05)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
-    seconds = time.monotonic() - began
-    return {"seconds": seconds, "peak_bytes": peak, "commit": origin("", 0, seconds, None)["commit"]}
+    return {"seconds": time.monotonic() - began, "peak_bytes": peak, **about}
 
 
 def main(arguments: list[str]) -> None:
@@ -100,6 +100,7 @@ def main(arguments: list[str]) -> None:
         steps = (f"train.{key}={options.steps}" for key in ("max_steps", "validate_every"))
         record["train"] = measure(regard("train", "--prepared", str(prepared), "-o", str(work / "run"), *steps))
     command = f"python -m benchmarks.large --gigabytes {options.gigabytes:g} --steps {options.steps}"
+    command += " --train-only" if options.train_only else ""
     record |= origin(command, options.seed, time.monotonic() - began, None)
     result.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     for name in ("prepare", "train"):

@@ -151,6 +151,11 @@ class Search(Options):
     passes: Positive = 1  # of a model that fills places in parallel and can look at them again
     batch_tokens: Positive = 4096  # source tokens × beam decoded together
 
+    @property
+    def candidates(self) -> int:
+        """Outputs of a sentence that are made at the same time."""
+        return {"beam": self.beam, "greedy": 1, "sample": self.nbest}[self.method]
+
     @model_validator(mode="after")
     def _check(self) -> "Search":
         if self.method == "beam" and self.nbest > self.beam:

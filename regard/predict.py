@@ -124,7 +124,7 @@ class Predictor:
             return finished, counts
 
         results: list[list[Hypothesis]] = [[] for _ in parts]
-        width = {"beam": options.beam, "greedy": 1, "sample": options.nbest}[options.method]
+        width = options.candidates
         batches = length_batches([len(part.ids) for part in parts], max(1, options.batch_tokens // width))
         for rows, (found, counts) in zip(batches, in_parallel(find, batches, self.engine.workers), strict=True):
             self.counts.update(counts)

@@ -18,8 +18,6 @@ from regard.engine.base import Engine
 if TYPE_CHECKING:
     from regard.view.record import Map
 
-NEVER = -math.inf
-
 
 class Rescoring:
     """An engine whose outputs are put in order by the scores of another one with the same tokenizers."""
@@ -55,7 +53,7 @@ class Rescoring:
         judged = iter(self.judge.score(*map(list, zip(*pairs, strict=True))) if pairs else ())
         results: list[list[Hypothesis]] = []
         for outputs in found:  # what is too long for the judge comes last
-            prices = [next(judged).sum(dtype=np.float64) if len(each.ids) < limit else NEVER for each in outputs]
+            prices = [next(judged).sum(dtype=np.float64) if len(each.ids) < limit else -math.inf for each in outputs]
             ordered = [with_price(*each, options) for each in zip(outputs, map(float, prices), strict=True)]
             results.append(sorted(ordered, key=lambda each: (not each.finished, -each.score))[: options.nbest])
         return results

@@ -110,7 +110,7 @@ class CTC(Parallel):
         """Log-probability of every state of the paths, and the likeliest token of every place."""
         mask = canvas.mask
         logits = self.output(hidden[mask]).float()
-        asked = torch.cat([words.new_full((len(words), 1), BLANK), words], 1)
+        asked = with_blank(words)
         index = asked[:, None].expand(-1, mask.size(1), -1)[mask]
         chosen = logits.gather(1, index) - logits.logsumexp(1, keepdim=True)
         prices = chosen.new_zeros(*mask.shape, asked.size(1)).masked_scatter(mask[:, :, None], chosen)
@@ -123,9 +123,13 @@ class CTC(Parallel):
         prices, likeliest = self._prices(self.fill(canvas, memory), canvas, words, length)
         path = best_path(prices, words, canvas.length, length)
         is_word: Bool[Tensor, "N T"] = (path % 2 == 1) & canvas.mask
-        asked = torch.cat([words.new_full((len(words), 1), BLANK), words], 1)
-        written = asked.gather(1, torch.where(is_word, path // 2 + 1, 0))
+        written = with_blank(words).gather(1, torch.where(is_word, path // 2 + 1, 0))
         wrong = ((written != likeliest) & canvas.mask).sum(1)
         chance = torch.rand(path.shape, device=path.device).masked_fill(~is_word, 2)
         shown = (chance.argsort(1).argsort(1) < (self.options.glance * wrong).long()[:, None]) & is_word
         return replace(canvas, tokens=torch.where(shown, written, canvas.tokens))
+
+
+def with_blank(words: Int[Tensor, "N L"]) -> Int[Tensor, "N M"]:
+    """All tokens of the paths of a target: the blank, then its words."""
+    return torch.cat([words.new_full((len(words), 1), BLANK), words], 1)

@@ -28,7 +28,7 @@ from regard.nn.blocks import Activation, FeedForward, Norm, Residual, Skip
 from regard.nn.embedding import Embedding, PositionJoin, token_table
 from regard.nn.relative import RelationKind, make_relation
 from regard.nn.self_attention import Cache, SelfAttention
-from regard.nn.step import LayerStep, score_bias
+from regard.nn.step import LayerStep, make_steps, score_bias
 
 
 class EncoderLayer(nn.Module):
@@ -240,9 +240,8 @@ class Transformer(Autoregressive):
     def start(self, memory: Memory) -> TransformerState:
         heads, width = self.options.heads, self.options.width
         empty = Cache.empty(len(memory.values), heads, width // heads, memory.values)
-        steps = None if torch.is_grad_enabled() else tuple(LayerStep.of(layer) for layer in self.decoder)
-        known = steps if steps and None not in steps else None
-        return TransformerState(tuple(empty for _ in self.decoder), 0, known)  # type: ignore[arg-type]
+        steps = None if torch.is_grad_enabled() else make_steps([*self.decoder])
+        return TransformerState(tuple(empty for _ in self.decoder), 0, steps)
 
     def decode(
         self, tokens: Int[Tensor, "N T"], memory: Memory, state: TransformerState | None = None
@@ -260,7 +259,7 @@ class Transformer(Autoregressive):
     def _step(
         self, x: Float[Tensor, "N D"], memory: Memory, state: TransformerState, steps: tuple[LayerStep, ...]
     ) -> tuple[Float[Tensor, "N 1 D"], TransformerState]:
-        bias = score_bias(memory.mask, self.options.heads)
+        bias = score_bias(memory.mask, self.options.heads, memory.values)
         caches = []
         for number, (step, cache) in enumerate(zip(steps, state.caches, strict=True)):
             keys, values = memory.projected[number % len(memory.projected)]

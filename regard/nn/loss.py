@@ -30,7 +30,7 @@ def token_loss(
     """Sum of the label-smoothed cross-entropy over M positions, in nats."""
     learn = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     with torch.autocast(hidden.device.type, enabled=False):  # logits are float32, whatever the layers are
-        return _ChunkedLoss.apply(hidden, weight, bias, labels, smoothing, learn)  # type: ignore[return-value]
+        return _ChunkedLoss.apply(hidden, weight, bias, labels, smoothing, learn)
 
 
 class _ChunkedLoss(torch.autograd.Function):

@@ -5,7 +5,7 @@ one product, keys and values stand in one cache, vectors have no dimension for t
 The contract tests hold a model's steps equal to its pass over all positions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,9 @@ from regard.nn.blocks import FeedForward, Residual
 from regard.nn.self_attention import Cache, SelfAttention
 
 Affine = tuple[Tensor, Tensor]  # weight and bias
+PARTS = (
+    "self_attention", "cross_attention", "feed_forward", "around_attention", "around_cross", "around_feed_forward",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,21 +38,21 @@ class LayerStep:
     @classmethod
     def of(cls, layer: nn.Module) -> "LayerStep | None":
         """The layer's step; None if it has parts that are not known here, or somebody looks on."""
-        own, cross, forward = (getattr(layer, f"{name}", None) for name in PARTS)
-        around = [getattr(layer, f"around_{name}", None) for name in ("attention", "cross", "feed_forward")]
+        own, cross, forward, *around = (getattr(layer, name, None) for name in PARTS)
         if not isinstance(own, SelfAttention) or type(cross) is not MultiHead or not isinstance(forward, FeedForward):
             return None
         if own.relation is not None or own.radius or own.tap is not None or cross.tap is not None:
             return None
-        norms = []
+        pre, norms = False, []
         for each in around:
             if not isinstance(each, Residual) or not each.residual or not isinstance(each.norm, nn.LayerNorm):
                 return None
+            pre = each.pre
             norms.append((each.norm.weight, each.norm.bias, each.norm.eps))
         together = torch.cat([own.query.weight, own.memory.weight]), torch.cat([own.query.bias, own.memory.bias])
         return cls(
             own.heads,
-            around[0].pre,  # type: ignore[union-attr]
+            pre,
             tuple(norms),
             (together, affine(own.out)),
             (affine(cross.query), affine(cross.out)),
@@ -64,7 +67,7 @@ class LayerStep:
     def forward(
         self, x: Float[Tensor, "N D"], keys: Tensor, values: Tensor, bias: Tensor, cache: Cache
     ) -> tuple[Float[Tensor, "N D"], Cache]:
-        """The layer's output for the next position, and the cache with it; `bias` [B·H,K,S] is added to the scores."""
+        """The layer's output for the next position, and the cache with it; `bias` [B·H,1,S] is added to the scores."""
         y, cache = self.back(self.norm(0, x) if self.pre else x, cache)
         x = x + y if self.pre else self.norm(0, x + y)
         y = self.over(self.norm(1, x) if self.pre else x, keys, values, bias)
@@ -87,7 +90,7 @@ class LayerStep:
         room[:, :, :, length] = both[:, 1:]
         cache = Cache(room, length + 1)
         context = F.scaled_dot_product_attention(both[:, 0, :, None], *cache.filled())
-        return F.linear(context.view(rows, width), *out), cache
+        return F.linear(context.reshape(rows, width), *out), cache
 
     def over(self, x: Float[Tensor, "N D"], keys: Tensor, values: Tensor, bias: Tensor) -> Float[Tensor, "N D"]:
         """Attention to the memory, the beams of a sentence together."""
@@ -100,7 +103,10 @@ class LayerStep:
         return F.linear(context, *out)
 
 
-PARTS = ("self_attention", "cross_attention", "feed_forward")
+def make_steps(layers: Sequence[nn.Module]) -> tuple[LayerStep, ...] | None:
+    """The steps of all layers, or none."""
+    steps = [step for layer in layers if (step := LayerStep.of(layer))]
+    return tuple(steps) if len(steps) == len(layers) else None
 
 
 def affine(linear: nn.Linear) -> Affine:
@@ -108,7 +114,7 @@ def affine(linear: nn.Linear) -> Affine:
     return linear.weight, linear.bias
 
 
-def score_bias(mask: Tensor, heads: int) -> Float[Tensor, "BH 1 S"]:
+def score_bias(mask: Tensor, heads: int, like: Tensor) -> Float[Tensor, "BH 1 S"]:
     """What is added to the scores of all heads so that nothing behind the mask is looked at."""
-    bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))
+    bias = like.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
     return bias.repeat_interleave(heads, 0)[:, None]

@@ -52,7 +52,7 @@ def trace(filler: Filler, request: Request, options: Search) -> list[dict[tuple[
 
 def write(filler: Filler, request: Request, options: Search) -> tuple[Any, list[Step]]:
     """The places of all candidates, and how they stood after each pass."""
-    number = {"beam": options.beam, "greedy": 1, "sample": options.nbest}[options.method]
+    number = options.candidates
     seeds = request.seeds or list(range(len(request)))
     generators = [[generator(options.seed, seed, candidate) for candidate in range(number)] for seed in seeds]
     canvas = filler.propose(number, generators)

@@ -145,7 +145,8 @@ def gather(
     metrics = list(judge.metrics) if judge else list(question.metrics)
     sound = [name for name in found.facts if name not in failures]
     first = sound[0] if sound else None
-    checks = check_fairness([found.facts[name] for name in sound])
+    kept = [found.facts[name] for name in sound]
+    checks = check_fairness(kept)
     histories = {name: found.histories[name] for name in sound if name in found.histories}
     reach = None
     try:
@@ -153,7 +154,6 @@ def gather(
     except ConfigError as error:  # the table holds without that column
         question.say(str(error))
     tokenizer = found.facts[first].config["text"]["source"] if first else ""
-    kept = [found.facts[name] for name in sound]
     parameters = {facts.row.name: facts.config["parameters"] for facts in kept}
     return {
         "test": {"files": list(question.held_out.names), "lines": len(question.held_out.pairs)},

@@ -148,6 +148,7 @@ def test_selected_rows_of_a_cache_are_a_copy():
     assert torch.equal(some.filled()[0], keys[rows])
     assert torch.equal(some.filled()[1], values[rows])
     more = some.append(torch.ones(4, 2, 2, 1, 4))
+    assert more.pairs is some.pairs, "there is room for the next step: nothing is copied again"
     assert torch.equal(more.filled()[0][:, :, :5], keys[rows])
     assert (more.filled()[1][:, :, 5] == 1).all()
     same.append(torch.zeros(4, 2, 2, 1, 4))

@@ -5,7 +5,7 @@ import torch
 
 from regard.models.transformer import DecoderLayer, Transformer
 from regard.nn.self_attention import Cache
-from regard.nn.step import LayerStep, score_bias
+from regard.nn.step import LayerStep, make_steps, score_bias
 
 WIDTH, HEADS = 16, 4
 
@@ -31,7 +31,7 @@ def test_step_by_step_is_the_layer(norm, activation):
     assert step is not None
     assert step.select(rows) is step
     for position in range(20):
-        found, cache = step.forward(x[:, position], keys, values, score_bias(mask, HEADS), cache)
+        found, cache = step.forward(x[:, position], keys, values, score_bias(mask, HEADS, x), cache)
         torch.testing.assert_close(found, wanted[:, position], atol=1e-5, rtol=1e-5)
     assert cache.length == 20
 
@@ -45,6 +45,8 @@ def test_other_parts_have_no_step(options):
     torch.manual_seed(1)
     layer = DecoderLayer(Transformer.Config(**({"width": WIDTH, "heads": HEADS, "feed_forward": 24} | options)))
     assert LayerStep.of(layer) is None
+    assert make_steps([make_layer(), layer]) is None
+    assert len(make_steps([make_layer()] * 2)) == 2
 
 
 def test_nothing_is_hidden_from_who_looks_on():

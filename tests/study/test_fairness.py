@@ -105,6 +105,8 @@ def test_an_engine_and_a_judge_are_a_difference(shop, tmp_path):
         ("starting weights", {"start_encoder": "gone"}),
         ("objective and precision", {"reverse": Reverse(teacher="t")}),
         ("objective and precision", {"train": Train(max_steps=12, precision="bfloat16")}),
+        ("stopping rule", {"train": Train(max_steps=13)}),
+        ("stopping rule", {"train": Train(max_steps=12, patience=7)}),
         ("weights kept", {"train": Train(max_steps=12, validate_every=3)}),
         ("weights kept", {"train": Train(max_steps=12, decode_limit=3)}),
         ("order of the data", {"seed": 9}),
