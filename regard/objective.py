@@ -14,6 +14,7 @@ from regard.data.batch import PAD, Batch
 from regard.models.base import Autoregressive, Memory, Model, shift_right
 from regard.models.nonautoregressive import NonAutoregressive
 from regard.models.parallel import Canvas
+from regard.nn.chance import gumbel, uniform
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class ReverseObjective:
             judge = self.teacher.encode(batch)
         words = self.reverse(self.model.teach(batch, memory)[0], memory, judge)
         prices = self.model.fertilities(memory)
-        drawn = self.model.canvas_of(memory, prices, torch.distributions.Categorical(logits=prices).sample())
+        fertility = (prices.detach() + gumbel(uniform(prices.shape, prices.device))).argmax(-1)
+        drawn = self.model.canvas_of(memory, prices, fertility)
         with torch.no_grad():
             mean = self.model.canvas_of(memory, prices, self.model.mean(prices))
             worse = self.reverse(drawn, memory, judge) - self.reverse(mean, memory, judge)

@@ -89,7 +89,7 @@ ONLY = {  # room → the only parts of regard it may import, even inside a funct
     "align": ["regard.align", "regard.data", "regard.config", "regard.errors", "regard.metrics"],
     "nn": ["regard.nn"],
     "models": ["regard.models", "regard.nn", "regard.data.batch", "regard.config", "regard.errors"],
-    "search": ["regard.search", "regard.data.batch", "regard.config", "regard.errors"],
+    "search": ["regard.search", "regard.nn.chance", "regard.data.batch", "regard.config", "regard.errors"],
     "study": [f"regard.{name}" for name in STUDY],
 }
 NEVER = {  # room → what it may not import

@@ -7,6 +7,7 @@ import torch
 import regard
 from regard.data.batch import BOS, make_batch
 from regard.errors import ConfigError
+from regard.nn.chance import gumbel
 from regard.objective import LikelihoodObjective, ReverseObjective
 
 NAT = {
@@ -62,7 +63,8 @@ def test_all_terms_reach_what_they_should(objective, batch):
     memory = model.encode(tensors)
     torch.manual_seed(0)
     prices = model.fertilities(memory)
-    drawn = model.canvas_of(memory, prices, torch.distributions.Categorical(logits=prices).sample())
+    fertility = (prices + gumbel(torch.rand(prices.shape))).argmax(-1)
+    drawn = model.canvas_of(memory, prices, fertility)
     judge = teacher.encode(tensors)
     mean = model.canvas_of(memory, prices, model.mean(prices))
     worse = (objective.reverse(drawn, memory, judge) - objective.reverse(mean, memory, judge)).detach()

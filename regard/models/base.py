@@ -63,9 +63,15 @@ class Memory:
     def __post_init__(self) -> None:
         if not torch.is_grad_enabled() and self.mask.device.type == "cpu" and bool(self.mask.all()):
             return  # nothing is behind the mask; elsewhere one would wait for the answer
-        seen = tuple((hide(keys, self.mask), hide(values, self.mask)) for keys, values in self.projected)
+        seen = tuple((self._hide(keys), self._hide(values)) for keys, values in self.projected)
         object.__setattr__(self, "values", hide(self.values, self.mask))
         object.__setattr__(self, "projected", seen)
+
+    def _hide(self, vectors: Tensor) -> Tensor:
+        """Vectors that are only looked at through the mask: it is enough that they are finite."""
+        if torch.is_grad_enabled() and vectors.device.type == "cpu" and bool(vectors.detach().sum().isfinite()):
+            return vectors
+        return hide(vectors, self.mask)
 
 
 def shift_right(target: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
@@ -106,6 +112,7 @@ class Model(nn.Module, ABC):
 
     Config: ClassVar[type[Options]]  # a model's own options: the `model` section of a recipe
     limit: int | None = None  # longest source or target the model can take, EOS counted
+    in_parts: ClassVar[bool] = False  # whether it trains faster with a part of the batch in every thread of a CPU
     needs: ClassVar[tuple[str, ...]] = ()  # columns of the corpus it learns from, beside source and target
 
     @abstractmethod

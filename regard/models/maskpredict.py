@@ -25,6 +25,7 @@ from regard.models.base import Memory
 from regard.models.parallel import Canvas, Refining
 from regard.models.transformer import Sizes, Transformer
 from regard.nn.attention import padding_mask
+from regard.nn.chance import uniform
 
 HIDDEN = BOS  # never stands inside an output
 
@@ -65,8 +66,8 @@ class MaskPredict(Refining):
         canvas, loss = self.teach(batch, memory)
         if not self.training:
             return canvas, loss
-        number = (torch.rand(len(canvas.length), device=canvas.length.device) * canvas.length).long() + 1
-        chance = torch.rand(canvas.tokens.shape, device=number.device).masked_fill(~canvas.mask, 2)
+        number = (uniform(canvas.length.shape, canvas.length.device) * canvas.length).long() + 1
+        chance = uniform(canvas.tokens.shape, number.device).masked_fill(~canvas.mask, 2)
         hidden = chance.argsort(-1).argsort(-1) < number[:, None]
         words = batch.target[:, : hidden.size(1)]
         return self.hide(canvas, words, hidden), loss

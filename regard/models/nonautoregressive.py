@@ -25,6 +25,7 @@ from regard.data.batch import Batch
 from regard.models.base import Memory
 from regard.models.parallel import Canvas, Parallel, copied
 from regard.models.transformer import Sizes, Transformer
+from regard.nn.chance import gumbel
 
 
 class NonAutoregressive(Parallel):
@@ -88,8 +89,7 @@ def drawn(prices: Float[Tensor, "B S L"], mask: Tensor, generators: Sequence[Any
     noise = torch.full_like(prices, 0.5, device="cpu")
     for row, (length, generator) in enumerate(zip(mask.sum(1).tolist(), generators, strict=True)):
         noise[row, :length] = torch.rand(length, prices.size(-1), generator=generator)
-    gumbel = -(-noise.clamp_min(1e-20).log()).clamp_min(1e-20).log()
-    return (prices + gumbel.to(prices)).argmax(-1)
+    return (prices + gumbel(noise).to(prices)).argmax(-1)
 
 
 def fitted(fertility: Int[Tensor, "B S"], total: Int[Tensor, "B"], mask: Tensor) -> Int[Tensor, "B S"]:

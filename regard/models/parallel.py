@@ -93,6 +93,7 @@ class Parallel(Model):
     A descendant says what it proposes, what it is taught, and what filled places say.
     """
 
+    in_parts = True
     blank: int | None = None  # the token that fills a place with nothing, where there is one
     copies: bool = True  # whether places hold source words before they are filled, not target words
 

@@ -158,6 +158,7 @@ class Transformer(Autoregressive):
     """Encoder and decoder of attention and feed-forward layers."""
 
     decoder_layer: type[nn.Module] = DecoderLayer
+    in_parts = True
 
     class Config(Options):
         width: Positive = 256  # of every vector between layers (d_model)

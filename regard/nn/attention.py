@@ -23,6 +23,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from regard.nn.blocks import drop
+
 
 def padding_mask(lengths: Tensor, size: int) -> Bool[Tensor, "B S"]:
     """True at the real positions of rows of the given lengths."""
@@ -82,7 +84,7 @@ class Attention(nn.Module):
         if self.tap is not None:
             self.tap(weights if self.heads else weights.unsqueeze(1))
         if self.training and self.dropout:
-            weights = F.dropout(weights, self.dropout)
+            weights = drop(weights, self.dropout)
         return self.weigh(weights, values)
 
     def weigh(self, weights: Float[Tensor, "*B T S"], values: Tensor) -> Tensor:
@@ -221,9 +223,10 @@ class MultiHead(Attention):
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, pattern: Tensor | None = None
     ) -> Tensor:
         stepping = not torch.is_grad_enabled() and mask is not None and query.size(-2) < keys.size(-2)
-        if self.tap is not None or stepping or not self.fused:  # for few queries at a time plain products are faster
-            return super().attend(query, keys, values, mask, pattern)
         dropout = self.dropout if self.training else 0.0
+        drawing = dropout > 0 and query.device.type == "cpu"  # the kernel knows no other generator than torch's
+        if self.tap is not None or stepping or drawing or not self.fused:  # plain products: faster for few queries
+            return super().attend(query, keys, values, mask, pattern)
         return F.scaled_dot_product_attention(
             query, keys, values, combine(mask, pattern, self.heads), dropout_p=dropout
         )

@@ -8,38 +8,46 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.nn.chance import choose_places
 
-class _ByteDropout(torch.autograd.Function):
-    """Dropout with one random byte per element: on a CPU making random numbers is what dropout costs."""
+
+class _PlaceDropout(torch.autograd.Function):
+    """Dropout that knows which elements are zero: on a CPU, drawing for every element is what dropout costs."""
 
     @staticmethod
     def forward(context: Any, x: Tensor, rate: float) -> Tensor:
-        threshold = min(round(rate * 256), 255)
-        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
-        kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= threshold
-        context.scale = 256 / (256 - threshold)
-        context.save_for_backward(kept)
-        return (x * context.scale).mul_(kept)
+        places = choose_places(x.numel(), rate)
+        context.scale = 1 / (1 - rate)
+        context.save_for_backward(places.to(torch.int32) if x.numel() < 2**31 else places)
+        return scaled_but(x, context.scale, places)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        (kept,) = context.saved_tensors
-        return (gradient * context.scale).mul_(kept), None
+        (places,) = context.saved_tensors
+        return scaled_but(gradient, context.scale, places.long()), None
+
+
+def scaled_but(x: Tensor, scale: float, places: Tensor) -> Tensor:
+    """The tensor times the scale, and zero at the places."""
+    scaled = (x * scale).contiguous()
+    scaled.view(-1).index_fill_(0, places, 0)
+    return scaled
+
+
+def drop(x: Tensor, rate: float) -> Tensor:
+    """A share of the elements is set to zero, the others grow so that the mean stays."""
+    return _PlaceDropout.apply(x, rate) if x.device.type == "cpu" else F.dropout(x, rate)  # type: ignore[return-value]
 
 
 class Dropout(nn.Module):
-    """Sets a share of the elements to zero in training; on the CPU the rate is rounded to 1/256."""
+    """`drop` in training, nothing otherwise."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.rate == 0:
-            return x
-        if x.device.type == "cpu" and round(self.rate * 256) > 0:
-            return _ByteDropout.apply(x, self.rate)  # type: ignore[return-value]
-        return F.dropout(x, self.rate)
+        return drop(x, self.rate) if self.training and self.rate else x
 
     def extra_repr(self) -> str:
         return f"{self.rate}"

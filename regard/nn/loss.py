@@ -9,6 +9,8 @@ so only  e = exp(z − max)  is made in full; all that is constant along a row o
 thin matrices instead:
 
     Σ_v z_v = h · Σ_v W_v + Σ_v b_v        p W = (e W) / Σe        pᵀ h = eᵀ (h / Σe)
+
+Where no logit can be so large that its power overflows (|z| ≤ |h| |W_v| + |b_v|) the maximum is not needed either.
 """
 
 from typing import Any
@@ -17,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+SAFE = 70.0  # e^±70, and the sum of a million of them, are normal float32
 CHUNK = 2**22  # logits at a time: half or twice as many measured alike, far fewer or more are slower
 
 
@@ -53,15 +56,19 @@ class _ChunkedLoss(torch.autograd.Function):
         weight_gradient = torch.zeros_like(weight) if learn else None
         bias_gradient = torch.zeros_like(bias) if learn and bias is not None else None
         chunk = max(1, CHUNK // len(weight))
+        is_safe = hidden.device.type == "cpu" and largest_logit(hidden, weight, bias) < SAFE  # elsewhere one would wait
         for start in range(0, len(hidden), chunk):
             part = slice(start, start + chunk)
             rows = hidden[part]
             logits = torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
-            highest = logits.amax(1, keepdim=True)
-            right = logits.gather(1, labels[part, None])
-            powers = logits.sub_(highest).exp_()
+            loss -= (1 - smoothing) * logits.gather(1, labels[part, None]).sum()
+            if not is_safe:
+                highest = logits.amax(1, keepdim=True)
+                logits.sub_(highest)
+                loss += highest.sum()
+            powers = logits.exp_()
             total = powers.sum(1, keepdim=True)
-            loss += (highest + total.log() - (1 - smoothing) * right).sum()
+            loss += total.log().sum()
             if hidden_gradient is None or weight_gradient is None:
                 continue
             torch.mm(powers, weight, out=hidden_gradient[part])
@@ -87,3 +94,11 @@ class _ChunkedLoss(torch.autograd.Function):
         hidden, weight, bias = context.saved_tensors  # in place: a second backward is refused by torch
         of_bias = None if bias is None else bias.mul_(gradient)
         return hidden.mul_(gradient), weight.mul_(gradient), of_bias, None, None, None
+
+
+def largest_logit(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> float:
+    """No logit is farther from zero than this."""
+    if not len(hidden):
+        return 0.0
+    most = hidden.norm(dim=1).amax() * weight.norm(dim=1).amax() + (0 if bias is None else bias.abs().amax())
+    return float(most)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, Hypothesis
+from regard.nn.chance import gumbel
 from regard.search.best import most_probable
 from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
@@ -34,8 +35,7 @@ def sample_search(decoder: Decoder, state: Any, request: Request, options: Searc
 
         def choose(prices: Tensor, sentences: list[int], generators: list[torch.Generator] = generators) -> Tensor:
             noise = torch.stack([torch.rand(prices.size(-1), generator=generators[sentence]) for sentence in sentences])
-            gumbel = -(-noise.clamp_min(1e-20).log()).clamp_min(1e-20).log()
-            return (narrow(prices, options) + gumbel.to(prices.device)).argmax(-1)
+            return (narrow(prices, options) + gumbel(noise).to(prices.device)).argmax(-1)
 
         start = decoder.select(state, everything, None)
         for sentence, outputs in enumerate(follow(decoder, start, request, options, choose)):

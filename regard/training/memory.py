@@ -1,4 +1,8 @@
-"""Giving memory back: batches of ever other shapes leave holes in the heap, which the C library keeps for itself."""
+"""The memory of a training: kept from one update to the next, and given back where a process has grown large.
+
+Each update asks for the same amounts again. A page taken anew from the system costs more than the arithmetic on it, so
+freed memory stays with the process; but batches of ever other shapes leave holes in the heap.
+"""
 
 import ctypes
 import os
@@ -6,15 +10,29 @@ import sys
 from functools import cache
 from pathlib import Path
 
+LARGEST = 2**25  # bytes; the C library takes no larger number for what it holds in its heap
+AHEAD = 2**26  # bytes that the heap grows by at a time
+TRIM, PAD, MAPPED, ARENAS = -1, -2, -3, -8  # the names of glibc's options
 MUCH = 10**9  # bytes; a process that holds less is left alone, since taking pages again costs time
 
 
 @cache
-def _trim() -> "ctypes._NamedFuncPointer | None":  # pyright: ignore[reportPrivateUsage]
+def _library(function: str) -> "ctypes._NamedFuncPointer | None":  # pyright: ignore[reportPrivateUsage]
     try:
-        return ctypes.CDLL(None).malloc_trim if sys.platform == "linux" else None
+        return getattr(ctypes.CDLL(None), function) if sys.platform == "linux" else None
     except (AttributeError, OSError):  # another C library
         return None
+
+
+@cache
+def keep_memory() -> bool:
+    """What this process frees stays with it, in one heap for all threads; whether the C library can do that."""
+    set_option = _library("mallopt")
+    if set_option is None:
+        return False
+    options = {ARENAS: 1, MAPPED: LARGEST, TRIM: 2**31 - 1, PAD: AHEAD}
+    done = [set_option(*option) for option in options.items()]
+    return all(done)
 
 
 def resident() -> int:
@@ -27,7 +45,7 @@ def resident() -> int:
 
 def give_back() -> bool:
     """The holes in the heap of a large process go back to the system."""
-    trim = _trim()
+    trim = _library("malloc_trim")
     if trim is None or resident() < MUCH:
         return False
     trim(0)

@@ -3,17 +3,19 @@ import torch
 import torch.nn.functional as F
 
 from regard.nn import loss as loss_module
-from regard.nn.loss import token_loss
+from regard.nn.loss import largest_logit, token_loss
 
 
 def plain(hidden, weight, bias, labels, smoothing):
     return F.cross_entropy(F.linear(hidden, weight, bias), labels, label_smoothing=smoothing, reduction="sum")
 
 
+@pytest.mark.parametrize("safe", [loss_module.SAFE, 0.0])  # with the maximum taken off the logits, and without
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)])
-def test_chunked_loss_and_gradients_equal_the_plain_form(monkeypatch, smoothing, with_bias, dtype, tolerance):
+def test_chunked_loss_and_gradients_equal_the_plain_form(monkeypatch, safe, smoothing, with_bias, dtype, tolerance):
+    monkeypatch.setattr(loss_module, "SAFE", safe)
     monkeypatch.setattr(loss_module, "CHUNK", 7 * 11)  # several chunks of 7 rows, the last one short
     generator = torch.Generator().manual_seed(1)
     results = []
@@ -30,12 +32,27 @@ def test_chunked_loss_and_gradients_equal_the_plain_form(monkeypatch, smoothing,
         assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max()
 
 
-def test_large_logits_do_not_overflow():
-    hidden = torch.full((2, 4), 300.0, requires_grad=True)
-    value = token_loss(hidden, torch.eye(6, 4) * 10, None, torch.tensor([0, 5]))
+@pytest.mark.parametrize("size", [1.0, 3.4, 3.6, 300.0])  # logits of 10 to 3000, below and above what is safe
+@pytest.mark.parametrize("sign", [1, -1])
+def test_large_logits_do_not_overflow(size, sign):
+    hidden = torch.full((2, 4), sign * size, requires_grad=True)
+    weight, labels = torch.eye(6, 4) * 10, torch.tensor([0, 5])
+    value = token_loss(hidden, weight, None, labels)
     value.backward()
-    assert value.isfinite()
+    torch.testing.assert_close(value, plain(hidden, weight, None, labels, 0.0))
     assert hidden.grad.isfinite().all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_no_logit_is_larger_than_the_bound(with_bias):
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(20, 3), torch.randn(9, 3)
+    bias = torch.randn(9) if with_bias else None
+    most = F.linear(hidden, weight, bias).abs().max().item()
+    assert most <= largest_logit(hidden, weight, bias) < 3 * most
+    assert not largest_logit(torch.tensor([[float("nan")] * 3]), weight, bias) < loss_module.SAFE
+    assert largest_logit(hidden[:0], weight, bias) == 0
 
 
 def test_without_gradient_nothing_is_kept():

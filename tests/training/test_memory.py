@@ -1,5 +1,6 @@
 """Memory goes back to the system, that of a large process."""
 
+import subprocess
 import sys
 
 import pytest
@@ -27,3 +28,17 @@ def test_holes_in_the_heap_are_given_back(monkeypatch):
     give_back()
     assert before - resident() > 50_000_000
     assert all(block.sum() == 30_000 for block in kept)
+
+
+def test_what_is_freed_stays_with_the_process():
+    """In a process of its own: the options of the C library hold for all that comes after."""
+    script = (
+        "import resource, torch\n"
+        "from regard.training.memory import keep_memory\n"
+        "assert keep_memory()\n"
+        "def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "def ask(): return [torch.ones(2**20 + 1000 * i) for i in range(20)]\n"
+        "ask(); ask(); before = faults(); ask(); print(faults() - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 2000, "20 blocks of 1024 pages"
