@@ -195,7 +195,7 @@ def model(section, tiny_model):
 
 def decode_parts(model, memory: Memory, tokens: Tensor, parts: list[int], state=None) -> Tensor:
     """Logits of tokens that are handed over in parts of the given lengths."""
-    state = model.start(memory) if state is None else state
+    state = model.start(memory, None if torch.is_grad_enabled() else model.lay_out()) if state is None else state
     hidden = []
     for part in tokens.split(parts, 1):
         some, state = model.decode(part, memory, state)
@@ -559,7 +559,7 @@ def test_beams_share_the_memory_of_their_sentence(model):
     repeated = select_rows(memory, rows)
     wanted = model.output(model.decode(tokens, repeated)[0])
     for parts in ([1] * 5, [3, 2]):
-        state, same = model.select(model.start(memory), memory, rows, None)
+        state, same = model.select(model.start(memory, model.lay_out()), memory, rows, None)
         assert same is memory
         assert_near(decode_parts(model, same, tokens, parts, state), wanted)
         assert_near(decode_parts(model, repeated, tokens, parts), wanted)
@@ -575,7 +575,9 @@ def test_selected_rows_go_on_as_if_decoded_from_scratch(model):
     first = torch.randint(3, 9, (4 * beams, 3), generator=generator)
     rows = torch.tensor([2, 0, 0, 7, 6, 8, 11, 11, 10])  # of sentences 0, 2 and 3
     kept = torch.tensor([0, 2, 3])
-    state, _ = model.select(model.start(memory), memory, torch.arange(4).repeat_interleave(beams), None)
+    state, _ = model.select(
+        model.start(memory, model.lay_out()), memory, torch.arange(4).repeat_interleave(beams), None
+    )
     for part in first.split([2, 1], 1):
         _, state = model.decode(part, memory, state)
     branches = [model.select(state, memory, rows, kept) for _ in range(2)]

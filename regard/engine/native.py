@@ -5,6 +5,7 @@ Several models make an ensemble: their probabilities are averaged at each step.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from regard.data.batch import Batch, Hypothesis, Writing, make_batch
 from regard.errors import ConfigError, ModelError
 from regard.models.base import Autoregressive, Model, build_model, select_rows, shift_right
 from regard.models.parallel import Parallel, Refining
+from regard.nn.step import Affine
 from regard.search.beam import beam_search
 from regard.search.filters import Decoder, Request
 from regard.search.parallel import Filler, parallel_search, trace
@@ -58,7 +60,9 @@ class NativeEngine:
                 raise ConfigError("forced beginnings: a model that writes all words at once cannot follow them")
             return parallel_search(self._filler(self.models[0], batch), request, options)
         with torch.inference_mode():
-            state = tuple(self._start(model, batch) for model in self.words)
+            state = tuple(
+                self._start(model, batch, steps) for model, (steps, _) in zip(self.words, self._laid_out, strict=True)
+            )
         find = beam_search if options.method == "beam" else SEARCHES[options.method]
         return find(Decoder(self._step, self._select, self.device), state, request, options)
 
@@ -80,16 +84,21 @@ class NativeEngine:
             blank=model.blank,
         )
 
+    @cached_property
+    def _laid_out(self) -> list[tuple[Any, Affine]]:
+        """The layers and the output layer of each model as a search reads them: weights do not change here."""
+        return [(model.lay_out(), Affine.of(*model.output_weights())) for model in self.words]
+
     @staticmethod
-    def _start(model: Autoregressive, batch: Batch) -> tuple[Any, Any]:
+    def _start(model: Autoregressive, batch: Batch, steps: Any = None) -> tuple[Any, Any]:
         memory = model.encode(model.tensors(batch))
-        return model.start(memory), memory
+        return model.start(memory, steps), memory
 
     def _step(self, tokens: Tensor, states: Any) -> tuple[Tensor, Any]:
         logits, after = [], []
-        for model, (state, memory) in zip(self.words, states, strict=True):
+        for model, (_, output), (state, memory) in zip(self.words, self._laid_out, states, strict=True):
             hidden, state = model.decode(tokens, memory, state)
-            logits.append(model.output(hidden[:, -1]))
+            logits.append(output(hidden[:, -1]))
             after.append((state, memory))
         if len(logits) == 1:
             return logits[0], tuple(after)

@@ -12,7 +12,7 @@ with residual connection, dropout and layer norm around it as around every sub-l
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -86,6 +86,6 @@ class AverageAttention(Transformer):
     def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__(Transformer.Config(**options.model_dump()), source_vocabulary, target_vocabulary)
 
-    def start(self, memory: Memory) -> TransformerState:
+    def start(self, memory: Memory, layout: Any = None) -> TransformerState:
         nothing = memory.values.new_zeros(len(memory.values), self.options.width)
         return TransformerState(tuple(Running(nothing, 0) for _ in self.decoder), 0)

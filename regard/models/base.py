@@ -156,8 +156,12 @@ class Model(nn.Module, ABC):
 class Autoregressive(Model):
     """Word after word: the loss and the reordering of states are the same for all."""
 
+    def lay_out(self) -> Any:
+        """What a search can use instead of the layers, for as long as no weight changes; `start` takes it."""
+        return None
+
     @abstractmethod
-    def start(self, memory: Memory) -> State: ...
+    def start(self, memory: Memory, layout: Any = None) -> State: ...
 
     @abstractmethod
     def decode(

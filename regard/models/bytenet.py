@@ -120,7 +120,7 @@ class ByteNet(Autoregressive):
             x = block.around(x, mask)  # type: ignore[operator]
         return Memory(x, mask)
 
-    def start(self, memory: Memory) -> UnfoldingState:
+    def start(self, memory: Memory, layout: Any = None) -> UnfoldingState:
         rows, inner = len(memory.values), self.options.width // 2
         reaches = [block.convolution.reach for block in self.decoder]  # type: ignore[union-attr]
         return UnfoldingState(tuple(memory.values.new_zeros(rows, reach, inner) for reach in reaches), 0)  # type: ignore[arg-type]

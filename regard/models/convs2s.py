@@ -14,7 +14,7 @@ Differs from the paper: all layers are equally wide.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -124,7 +124,7 @@ class ConvS2S(Autoregressive):
         values = (keys + embedded) * HALF
         return Memory(values, mask, ((keys, values),))
 
-    def start(self, memory: Memory) -> ConvolutionState:
+    def start(self, memory: Memory, layout: Any = None) -> ConvolutionState:
         size = self.options.decoder_kernel - 1, self.options.width
         return ConvolutionState(tuple(memory.values.new_zeros(len(memory.values), *size) for _ in self.decoder), 0)
 

@@ -15,7 +15,7 @@ states), since the encoder may read in both directions; dropout on embeddings, b
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -119,7 +119,7 @@ class RNN(Autoregressive):
         summary = last[:, -1] if self.options.attention == "additive" else last.flatten(1)
         return Memory(annotations, mask, ((self.attention.keys(annotations), annotations),), summary)
 
-    def start(self, memory: Memory) -> RecurrentDecoderState:
+    def start(self, memory: Memory, layout: Any = None) -> RecurrentDecoderState:
         options = self.options
         states = torch.tanh(self.bridge(memory.summary)).unflatten(-1, (-1, options.decoder_layers, options.width))
         feed = memory.values.new_zeros(len(memory.values), options.width) if self.feeding else None

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.config import Count, Fraction, Options, Positive
 from regard.data.batch import Batch
 from regard.models.base import Autoregressive, Memory, check_shared
-from regard.nn.attention import MultiHead, hide, padding_mask
+from regard.nn.attention import Attention, MultiHead, hide, padding_mask
 from regard.nn.blocks import Activation, FeedForward, Norm, Residual, Skip
 from regard.nn.embedding import Embedding, PositionJoin, token_table
 from regard.nn.relative import RelationKind, make_relation
@@ -238,11 +238,16 @@ class Transformer(Autoregressive):
         own = self.decoder[:1] if self.options.share_layers else self.decoder  # layers with weights of their own
         return Memory(x, mask, tuple(layer.cross_attention.project(x) for layer in own))  # type: ignore[operator]
 
-    def start(self, memory: Memory) -> TransformerState:
+    @torch.no_grad()
+    def lay_out(self) -> tuple[LayerStep, ...] | None:
+        return make_steps([*self.decoder])
+
+    def start(self, memory: Memory, layout: tuple[LayerStep, ...] | None = None) -> TransformerState:
         heads, width = self.options.heads, self.options.width
         empty = Cache.empty(len(memory.values), heads, width // heads, memory.values)
-        steps = None if torch.is_grad_enabled() else make_steps([*self.decoder])
-        return TransformerState(tuple(empty for _ in self.decoder), 0, steps)
+        attentions = [each for each in self.decoder.modules() if isinstance(each, Attention)]
+        is_watched = any(each.tap is not None for each in attentions)  # steps show nobody where they look
+        return TransformerState(tuple(empty for _ in self.decoder), 0, None if is_watched else layout)
 
     def decode(
         self, tokens: Int[Tensor, "N T"], memory: Memory, state: TransformerState | None = None

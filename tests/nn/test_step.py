@@ -5,7 +5,7 @@ import torch
 
 from regard.models.transformer import DecoderLayer, Transformer
 from regard.nn.self_attention import Cache
-from regard.nn.step import LayerStep, make_steps, score_bias
+from regard.nn.step import FEW, Affine, LayerStep, make_steps, score_bias
 
 WIDTH, HEADS = 16, 4
 
@@ -53,3 +53,11 @@ def test_nothing_is_hidden_from_who_looks_on():
     layer = make_layer()
     layer.cross_attention.tap = print
     assert LayerStep.of(layer) is None
+
+
+@pytest.mark.parametrize("rows", [1, FEW, FEW + 1])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_a_linear_map_in_either_order(rows, with_bias):
+    torch.manual_seed(0)
+    x, layer = torch.randn(rows, 5), torch.nn.Linear(5, 7, bias=with_bias)
+    torch.testing.assert_close(Affine.of(layer.weight, layer.bias)(x), layer(x))
