@@ -20,7 +20,7 @@ from regard.data.batch import Batch
 from regard.errors import ConfigError, DataError, Diverged, Interrupted, Stopped
 from regard.training.archive import Archive
 from regard.training.journal import Board, Journal
-from regard.training.memory import give_back, keep_memory
+from regard.training.memory import give_back
 from regard.training.progress import Progress
 from regard.training.signals import Signals
 from regard.training.state import Cancelled, Goal, Result, State, Validation
@@ -86,7 +86,6 @@ class Trainer:
         the run cannot be saved.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        keep_memory()
         with ExitStack() as stack:
             stack.enter_context(Lock(self.directory))
             stack.enter_context(self.signals)

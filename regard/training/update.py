@@ -18,9 +18,11 @@ from torch.nn.utils import get_total_norm
 
 from regard.config import Train
 from regard.data.batch import Batch
+from regard.training.memory import keep_memory
 from regard.training.optim import make_optimiser, rate, set_rate
-from regard.training.parts import Computed, Parts, add
+from regard.training.parts import Computed, Parts
 
+LARGE = 12_000_000  # parameters; with more, the gradients of every thread and memory that is kept would be too much
 TRAINING, VALIDATION = 0, 1  # separate streams of random numbers
 
 
@@ -85,8 +87,10 @@ class Updater:
         self._loss: Callable[[Batch], tuple[Tensor, int]] = objective.loss
         if chooses_compile(options, self._device):
             self._loss = torch.compile(objective.loss, dynamic=True)
-        elif self._device.type == "cpu" and getattr(objective.model, "in_parts", False):
-            self._parts = Parts(self._compute, width, torch.get_num_threads())
+        elif self._device.type == "cpu" and sum(parameter.numel() for parameter in self._parameters) <= LARGE:
+            keep_memory()
+            if getattr(objective.model, "in_parts", False):
+                self._parts = Parts(self._compute, width, torch.get_num_threads())
 
     def update(self, batches: Sequence[Batch], step: int, scale: float = 1.0) -> Outcome:
         """Update the weights by the batches of step `step`, unless the loss or the gradient is not finite.
@@ -121,18 +125,23 @@ class Updater:
     def _backward(self, batches: Sequence[Batch], step: int) -> tuple[Tensor, int]:
         """Sum of the loss and tokens of the batches; the gradients are with the parameters."""
         if self._parts is None:
-            found = add([self._compute(batch) for batch in batches])
-        else:
-            seeds = np.random.SeedSequence([self._seed, step, TRAINING, 0])
-            found = self._parts.sum(batches, seeds)
-        loss, tokens, gradients = found
+            total, tokens = torch.zeros((), device=self._device), 0
+            for batch in batches:
+                loss, count = self._forward(batch)
+                loss.backward()
+                total, tokens = total + loss.detach(), tokens + count
+            return total, tokens
+        loss, tokens, gradients = self._parts.sum(batches, np.random.SeedSequence([self._seed, step, TRAINING, 0]))
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
         return loss, tokens
 
-    def _compute(self, batch: Batch) -> Computed:
+    def _forward(self, batch: Batch) -> tuple[Tensor, int]:
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._half):
-            loss, tokens = self._loss(batch)
+            return self._loss(batch)
+
+    def _compute(self, batch: Batch) -> Computed:
+        loss, tokens = self._forward(batch)
         return loss.detach(), tokens, [*torch.autograd.grad(loss, self._parameters, allow_unused=True)]
 
     def _apply(self, finite: Tensor) -> None:

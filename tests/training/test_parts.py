@@ -8,7 +8,7 @@ from regard.config import Train
 from regard.data.batch import make_batch
 from regard.models.base import build_model
 from regard.objective import LikelihoodObjective
-from regard.training import parts
+from regard.training import parts, update
 from regard.training.parts import Parts, add, cut
 from regard.training.update import Updater
 
@@ -109,6 +109,16 @@ def test_what_is_drawn_by_chance_does_not_depend_on_which_thread_is_faster(monke
     first, *others = [updated(3, 0.4, batches) for _ in range(4)]
     for other in others:
         assert all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_a_large_model_is_not_computed_in_parts(monkeypatch):
+    batches = [make(12), make(9)]
+    small = updated(2, 0.0, batches)
+    monkeypatch.setattr(update, "LARGE", 10)
+    monkeypatch.setattr(update, "Parts", None)
+    large = updated(2, 0.0, batches)
+    for name, weight in small.items():
+        torch.testing.assert_close(large[name], weight, atol=1e-5, rtol=1e-5)
 
 
 def test_an_error_in_a_thread_is_an_error(monkeypatch):
