@@ -22,6 +22,7 @@ from regard.config import Data, Run, Search, Train
 from regard.data.batch import EOS
 from regard.data.loader import Loader
 from regard.engine.native import NativeEngine
+from regard.memory import keep_memory
 from regard.models.base import build_model
 from regard.pipeline import carry_out, check_options, settle
 from regard.pipeline import train as train_run
@@ -114,6 +115,7 @@ def decode(job: Job) -> Figures:
     torch.set_num_threads(job["threads"])
     shape, length = SHAPES[job["shape"]], job["length"]
     torch.manual_seed(job["seed"])
+    keep_memory()  # as opening a model directory does
     engine = NativeEngine([build_model(model_section(shape), shape.vocabulary, shape.vocabulary)])
     figures: Figures = {}
     for batch, beam in job["cases"]:

@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.config import Search, longest_output
 from regard.data.batch import Batch, Hypothesis, Writing, make_batch
 from regard.errors import ConfigError, ModelError
+from regard.memory import keep_memory
 from regard.models.base import Autoregressive, Model, build_model, select_rows, shift_right
 from regard.models.parallel import Parallel, Refining
 from regard.nn.step import Affine
@@ -183,6 +184,7 @@ def at_places(name: str, weights: Tensor, places: Tensor) -> Tensor:
 def load_engine(directories: Sequence[Path], configs: Sequence[dict[str, Any]], device: str = "cpu") -> NativeEngine:
     """Models from checked model directories."""
     where = find_device(device)
+    keep_memory()
     return NativeEngine([load_model(path, config).to(where) for path, config in zip(directories, configs, strict=True)])
 
 

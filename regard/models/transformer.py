@@ -22,13 +22,13 @@ from torch import Tensor, nn
 
 from regard.config import Count, Fraction, Options, Positive
 from regard.data.batch import Batch
-from regard.models.base import Autoregressive, Memory, check_shared
+from regard.models.base import Autoregressive, Memory, check_shared, select_rows
 from regard.nn.attention import Attention, MultiHead, hide, padding_mask
 from regard.nn.blocks import Activation, FeedForward, Norm, Residual, Skip
 from regard.nn.embedding import Embedding, PositionJoin, token_table
 from regard.nn.relative import RelationKind, make_relation
 from regard.nn.self_attention import Cache, SelfAttention
-from regard.nn.step import LayerStep, make_steps, score_bias
+from regard.nn.step import Layers, Past, Sight, Stepper
 
 
 class EncoderLayer(nn.Module):
@@ -151,7 +151,6 @@ class TransformerState:
 
     caches: tuple[Any, ...]
     position: int
-    steps: tuple[LayerStep, ...] | None = None  # the layers made ready for single steps, where they can be
 
 
 class Transformer(Autoregressive):
@@ -239,39 +238,45 @@ class Transformer(Autoregressive):
         return Memory(x, mask, tuple(layer.cross_attention.project(x) for layer in own))  # type: ignore[operator]
 
     @torch.no_grad()
-    def lay_out(self) -> tuple[LayerStep, ...] | None:
-        return make_steps([*self.decoder])
+    def lay_out(self) -> Layers | None:
+        return Layers.of([*self.decoder])
 
-    def start(self, memory: Memory, layout: tuple[LayerStep, ...] | None = None) -> TransformerState:
-        heads, width = self.options.heads, self.options.width
-        empty = Cache.empty(len(memory.values), heads, width // heads, memory.values)
+    def start(self, memory: Memory, layout: Layers | None = None) -> "TransformerState | Stepper":
+        rows, heads, width = len(memory.values), self.options.heads, self.options.width
         attentions = [each for each in self.decoder.modules() if isinstance(each, Attention)]
-        is_watched = any(each.tap is not None for each in attentions)  # steps show nobody where they look
-        return TransformerState(tuple(empty for _ in self.decoder), 0, None if is_watched else layout)
+        if layout is None or any(each.tap is not None for each in attentions):  # steps show nobody where they look
+            empty = Cache.empty(rows, heads, width // heads, memory.values)
+            return TransformerState(tuple(empty for _ in self.decoder), 0)
+        past = Past.empty(len(self.decoder), rows, heads, width // heads, memory.values)
+        return Stepper(layout, past, Sight.of(memory.projected, memory.mask))
 
     def decode(
-        self, tokens: Int[Tensor, "N T"], memory: Memory, state: TransformerState | None = None
-    ) -> tuple[Float[Tensor, "N T D"], TransformerState | None]:
+        self, tokens: Int[Tensor, "N T"], memory: Memory, state: "TransformerState | Stepper | None" = None
+    ) -> tuple[Float[Tensor, "N T D"], "TransformerState | Stepper | None"]:
         x = self.target(tokens, state.position if state else 0)
-        if state and state.steps and tokens.size(1) == 1:
-            return self._step(x.squeeze(1), memory, state, state.steps)
+        if isinstance(state, Stepper):
+            outputs = []
+            for place in range(tokens.size(1)):
+                y, state = state.forward(x[:, place])
+                outputs.append(self.decoder_norm(y)[:, None])
+            return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), state
         caches: list[Any] = [*state.caches] if state else [None] * len(self.decoder)
         for number, layer in enumerate(self.decoder):
             keys, values = memory.projected[number % len(memory.projected)]
             x, caches[number] = layer(x, keys, values, memory.mask, caches[number])
-        after = replace(state, caches=tuple(caches), position=state.position + tokens.size(1)) if state else None
+        after = TransformerState(tuple(caches), state.position + tokens.size(1)) if state else None
         return self.decoder_norm(x), after
 
-    def _step(
-        self, x: Float[Tensor, "N D"], memory: Memory, state: TransformerState, steps: tuple[LayerStep, ...]
-    ) -> tuple[Float[Tensor, "N 1 D"], TransformerState]:
-        bias = score_bias(memory.mask, self.options.heads, memory.values)
-        caches = []
-        for number, (step, cache) in enumerate(zip(steps, state.caches, strict=True)):
-            keys, values = memory.projected[number % len(memory.projected)]
-            x, cache = step.forward(x, keys, values, bias, cache)
-            caches.append(cache)
-        return self.decoder_norm(x)[:, None], replace(state, caches=tuple(caches), position=state.position + 1)
+    def select(
+        self, state: "TransformerState | Stepper", memory: Memory, rows: Tensor, sentences: Tensor | None
+    ) -> "tuple[TransformerState | Stepper, Memory]":
+        if not isinstance(state, Stepper):
+            return super().select(state, memory, rows, sentences)
+        past = state.past.select(rows, sentences)
+        if sentences is None:
+            return replace(state, past=past), memory
+        memory = select_rows(memory, sentences)
+        return replace(state, past=past, sight=Sight.of(memory.projected, memory.mask)), memory
 
     def output_weights(self) -> tuple[Tensor, Tensor | None]:
         return (self.target.tokens if self.projection is None else self.projection).weight, None

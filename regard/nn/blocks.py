@@ -36,7 +36,7 @@ def scaled_but(x: Tensor, scale: float, places: Tensor) -> Tensor:
 
 def drop(x: Tensor, rate: float) -> Tensor:
     """A share of the elements is set to zero, the others grow so that the mean stays."""
-    return _PlaceDropout.apply(x, rate) if x.device.type == "cpu" else F.dropout(x, rate)  # type: ignore[return-value]
+    return _PlaceDropout.apply(x, rate) if x.device.type == "cpu" else F.dropout(x, rate)
 
 
 class Dropout(nn.Module):
@@ -70,16 +70,17 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return self.outer(self.dropout(self.activate(self.inner(x))))
+        return self.outer(self.dropout(activate(self.inner(x), self.activation)))
 
-    def activate(self, inner: Tensor) -> Tensor:
-        """What is between the two products."""
-        if self.activation == "relu":
-            return F.relu(inner)
-        if self.activation == "gelu":
-            return F.gelu(inner)
-        gate, value = inner.chunk(2, -1)
-        return F.silu(gate) * value
+
+def activate(inner: Tensor, activation: str) -> Tensor:
+    """What is between the two products."""
+    if activation == "relu":
+        return F.relu(inner)
+    if activation == "gelu":
+        return F.gelu(inner)
+    gate, value = inner.chunk(2, -1)
+    return F.silu(gate) * value
 
 
 Norm = Literal["pre", "post", "none"]

@@ -47,11 +47,10 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
         """Vectors of ids that stand at the positions start, start + 1, …"""
-        vectors = self.tokens(ids) * self.scale
-        if self.positions is not None:
-            places = self.positions(start, ids.size(1))
-            if self.join == "add":
-                vectors = vectors + places
-            else:
-                vectors = torch.cat([vectors, places.expand(len(ids), -1, -1)], -1)
-        return self.dropout(vectors)
+        vectors = self.tokens(ids)
+        if self.positions is None:
+            return self.dropout(vectors * self.scale)
+        places = self.positions(start, ids.size(1))
+        if self.join == "add":
+            return self.dropout(torch.add(places, vectors, alpha=self.scale))
+        return self.dropout(torch.cat([vectors * self.scale, places.expand(len(ids), -1, -1)], -1))

@@ -1,29 +1,36 @@
-"""A decoder layer for one more position, as a search needs it: the same sums in as few operations as torch allows.
+"""A decoder for one more position, as a search needs it: the same sums in as few and fast operations as torch has.
 
-What a step of a small model costs is not its arithmetic but the number of operations. Here queries, keys and values are
-one product, keys and values stand in one cache, vectors have no dimension for the position, no module is called, and
-weights lie as products with few rows read them fastest.
-The contract tests hold a model's steps equal to its pass over all positions.
+What a step of a small model costs is not its arithmetic but the number of operations, and whether torch has a fast way
+for their shapes. Here queries, keys and values are one product, vectors have no dimension for the position, weights lie
+as products with few rows read them fastest, attention looks at a multiple of 16 places (for fewer, torch leaves its
+fast kernels), and no Python runs between operations.
+
+The beams of a sentence share its places, and each sees those of its own line: a beam that goes on from another one
+takes over what that one sees, and no key is copied. The contract tests hold a model's steps equal to its pass over all
+positions.
 """
 
+import inspect
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.nn.attention import MultiHead
-from regard.nn.blocks import FeedForward, Residual
-from regard.nn.self_attention import Cache, SelfAttention
+from regard.nn.blocks import FeedForward, Residual, activate
+from regard.nn.self_attention import SelfAttention
 
 PARTS = (
     "self_attention", "cross_attention", "feed_forward", "around_attention", "around_cross", "around_feed_forward",
 )  # fmt: skip
-
-
 FEW = 64  # rows up to which a product is faster with weights that lie [in, out]; at 32 up to three times
+GRAIN = 16  # places: as many numbers as a register of the widest vector units has
 
 
 @dataclass(frozen=True)
@@ -45,101 +52,201 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class LayerStep:
-    """A layer of self-attention, cross-attention and feed-forward, its weights laid out for a search."""
+class Past:
+    """Keys and values of all layers: at each position one place for each of the K beams of a sentence."""
 
-    heads: int
-    pre: bool  # whether the norms are before the sub-layers
-    norms: tuple[tuple[Tensor, Tensor, float], ...]  # of the three sub-layers: weight, bias, ε
-    look_back: tuple[Affine, Affine]  # queries, keys and values; output
-    look_over: tuple[Affine, Affine]  # queries; output
-    think: tuple[Affine, Affine]
-    activate: Callable[[Tensor], Tensor]
+    pairs: Float[Tensor, "Y 2 B H C d"]
+    seen: Float[Tensor, "B K C"]  # what is added to scores: 0 where a beam sees a place, −∞ elsewhere
+    length: int = 0  # places that are filled
 
     @classmethod
-    def of(cls, layer: nn.Module) -> "LayerStep | None":
-        """The layer's step; None if it has parts that are not known here, or somebody looks on."""
-        own, cross, forward, *around = (getattr(layer, name, None) for name in PARTS)
-        if not isinstance(own, SelfAttention) or type(cross) is not MultiHead or not isinstance(forward, FeedForward):
-            return None
-        if own.relation is not None or own.radius or own.tap is not None or cross.tap is not None:
-            return None
-        pre, norms = False, []
-        for each in around:
-            if not isinstance(each, Residual) or not each.residual or not isinstance(each.norm, nn.LayerNorm):
+    def empty(cls, layers: int, rows: int, heads: int, size: int, like: Tensor) -> "Past":
+        """A past of nothing, of one beam for each sentence."""
+        return cls(like.new_zeros(layers, 2, rows, heads, 0, size), like.new_zeros(rows, 1, 0))
+
+    def open(self) -> "Past":
+        """The past with one more position, which is yet to be written."""
+        beams = self.seen.size(1)
+        if self.length + beams > self.seen.size(2):
+            return self.widened().open()
+        return Past(self.pairs, self.seen, self.length + beams)
+
+    def widened(self) -> "Past":
+        """The past with more room, without the places that no beam sees any more if they are a quarter or more."""
+        used = self.seen[..., : self.length].isfinite().any(1)
+        needed = int(used.sum(1).max()) if self.length else 0
+        pairs, seen = self.pairs[..., : self.length, :], self.seen[..., : self.length]
+        if 4 * needed <= 3 * self.length:
+            order = used.to(torch.uint8).sort(dim=1, descending=True, stable=True).indices[:, :needed]  # [B, needed]
+            pairs = pairs.gather(4, order[:, None, :, None].expand(*pairs.shape[:4], needed, pairs.size(5)))
+            seen = seen.gather(2, order[:, None].expand(*seen.shape[:2], needed))
+        length = seen.size(2)
+        more = up(max(GRAIN * seen.size(1), 2 * length)) - length
+        return Past(F.pad(pairs, (0, 0, 0, more)), F.pad(seen, (0, more), value=float("-inf")), length)
+
+    def select(self, rows: Tensor, sentences: Tensor | None) -> "Past":
+        """What the named beams see; the named sentences with their places, or all as they are."""
+        seen = self.seen.flatten(0, 1).index_select(0, rows)
+        pairs = self.pairs if sentences is None else self.pairs.index_select(2, sentences)
+        number = pairs.size(2)
+        return Past(pairs, seen.view(number, len(rows) // number, seen.size(1)), self.length)
+
+
+class Sight(NamedTuple):
+    """The memory as the layers look at it; there are as many keys and values as layers that differ."""
+
+    keys: list[Float[Tensor, "BH d S"]]
+    values: list[Float[Tensor, "BH S d"]]
+    bias: Float[Tensor, "BH 1 S"]  # what is added to scores: 0 or, where there is nothing to see, −∞
+
+    @classmethod
+    def of(cls, projected: Sequence[tuple[Tensor, Tensor]], mask: Bool[Tensor, "B S"]) -> "Sight":
+        """From keys and values [B,H,S,d] of each layer."""
+        more = up(mask.size(1)) - mask.size(1)
+        keys = [F.pad(each.mT, (0, more)).flatten(0, 1) for each, _ in projected]
+        values = [F.pad(each, (0, 0, 0, more)).flatten(0, 1) for _, each in projected]
+        heads = projected[0][1].size(1)
+        bias = values[0].new_full((len(mask), mask.size(1) + more), float("-inf"))
+        bias[:, : mask.size(1)].masked_fill_(mask, 0)
+        return cls(keys, values, bias.repeat_interleave(heads, 0)[:, None])
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a decoder, made ready for single steps."""
+
+    few: list[list[Tensor]]  # for each layer, as `weights_of` names them
+    many: list[list[Tensor]]  # the same, for steps of many rows
+    pre: bool  # layer norm before a part, not after it
+    activation: str
+    epsilon: float  # of the layer norms
+
+    @classmethod
+    def of(cls, layers: Sequence[nn.Module]) -> "Layers | None":
+        """Layers with the usual parts; None if they have parts that are not known here."""
+        weights, kinds = [], set()
+        for layer in layers:
+            own, cross, forward, *around = (getattr(layer, name, None) for name in PARTS)
+            if type(cross) is not MultiHead or not isinstance(forward, FeedForward):
                 return None
-            pre = each.pre
-            norms.append((each.norm.weight, each.norm.bias, each.norm.eps))
-        both = torch.cat([own.query.weight, own.memory.weight]), torch.cat([own.query.bias, own.memory.bias])
-        ours, out, theirs, back, inner, outer = (
-            Affine.of(*each)
-            for each in (both, *map(affine, (own.out, cross.query, cross.out, forward.inner, forward.outer)))
-        )
-        return cls(
-            own.heads,
-            pre,
-            tuple(norms),
-            (ours, out),
-            (theirs, back),
-            (inner, outer),
-            forward.activate,
-        )
-
-    def select(self, rows: Tensor) -> "LayerStep":
-        """Weights have no rows of a batch."""
-        return self
-
-    def forward(
-        self, x: Float[Tensor, "N D"], keys: Tensor, values: Tensor, bias: Tensor, cache: Cache
-    ) -> tuple[Float[Tensor, "N D"], Cache]:
-        """The layer's output for the next position, and the cache with it; `bias` [B·H,1,S] is added to the scores."""
-        y, cache = self.back(self.norm(0, x) if self.pre else x, cache)
-        x = x + y if self.pre else self.norm(0, x + y)
-        y = self.over(self.norm(1, x) if self.pre else x, keys, values, bias)
-        x = x + y if self.pre else self.norm(1, x + y)
-        inner, outer = self.think
-        y = outer(self.activate(inner(self.norm(2, x) if self.pre else x)))
-        return x + y if self.pre else self.norm(2, x + y), cache
-
-    def norm(self, number: int, x: Tensor) -> Tensor:
-        """Layer norm of a sub-layer."""
-        weight, bias, epsilon = self.norms[number]
-        return torch.layer_norm(x, weight.shape, weight, bias, epsilon)
-
-    def back(self, x: Float[Tensor, "N D"], cache: Cache) -> tuple[Float[Tensor, "N D"], Cache]:
-        """Self-attention over all positions so far."""
-        into, out = self.look_back
-        rows, width = x.shape
-        both = into(x).view(rows, 3, self.heads, -1)
-        room, length = cache.reserve(1).pairs, cache.length
-        room[:, :, :, length] = both[:, 1:]
-        cache = Cache(room, length + 1)
-        context = F.scaled_dot_product_attention(both[:, 0, :, None], *cache.filled())
-        return out(context.reshape(rows, width)), cache
-
-    def over(self, x: Float[Tensor, "N D"], keys: Tensor, values: Tensor, bias: Tensor) -> Float[Tensor, "N D"]:
-        """Attention to the memory, the beams of a sentence together."""
-        into, out = self.look_over
-        sentences, heads, _, size = values.shape
-        query = into(x).view(sentences, -1, heads, size).transpose(1, 2).reshape(len(bias), -1, size)
-        scores = torch.baddbmm(bias, query, keys.flatten(0, 1).mT, alpha=size**-0.5)
-        context = torch.bmm(scores.softmax(-1), values.flatten(0, 1))
-        context = context.view(sentences, heads, -1, size).transpose(1, 2).reshape(x.shape)
-        return out(context)
+            if not isinstance(own, SelfAttention) or own.relation is not None or own.radius:
+                return None
+            residuals = [each for each in around if isinstance(each, Residual) and each.residual]
+            norms = [each.norm for each in residuals if isinstance(each.norm, nn.LayerNorm)]
+            if len(norms) != len(around):
+                return None
+            weights.append(weights_of(own, cross, forward, norms))
+            kinds.add((residuals[0].pre, forward.activation, norms[0].eps))
+        (pre, activation, epsilon), *others = kinds
+        few = [[each.contiguous() for each in layer] for layer in weights]
+        return None if others else cls(few, weights, pre, activation, epsilon)
 
 
-def make_steps(layers: Sequence[nn.Module]) -> tuple[LayerStep, ...] | None:
-    """The steps of all layers, or none."""
-    steps = [step for layer in layers if (step := LayerStep.of(layer))]
-    return tuple(steps) if len(steps) == len(layers) else None
+@dataclass(frozen=True)
+class Stepper:
+    """A decoder on its way: its layers, what they have written and what they look at."""
+
+    layers: Layers
+    past: Past
+    sight: Sight
+    position: int = 0
+
+    def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N D"], "Stepper"]:
+        """What the layers make of the next position, and the stepper to go on with."""
+        past, layers = self.past.open(), self.layers
+        weights = layers.few if len(x) <= FEW else layers.many
+        places = past.pairs, past.seen, past.length, up(past.length)
+        x = step()(x, weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
+        return x, replace(self, past=past, position=self.position + 1)
 
 
-def affine(linear: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Weight and bias."""
-    return linear.weight, linear.bias
+def weights_of(own: SelfAttention, cross: MultiHead, forward: FeedForward, norms: Sequence[Any]) -> list[Tensor]:
+    """Weights [in, out] and biases of six products, then those of three layer norms."""
+    heads = own.heads
+    both = (by_heads(own.query.weight, own.memory.weight, heads), by_heads(own.query.bias, own.memory.bias, heads))
+    products = ((each.weight, each.bias) for each in (own.out, cross.query, cross.out, forward.inner, forward.outer))
+    turned = (each for weight, bias in (both, *products) for each in (weight.t(), bias))
+    return [*turned, *(each for norm in norms for each in (norm.weight, norm.bias))]
 
 
-def score_bias(mask: Tensor, heads: int, like: Tensor) -> Float[Tensor, "BH 1 S"]:
-    """What is added to the scores of all heads so that nothing behind the mask is looked at."""
-    bias = like.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-    return bias.repeat_interleave(heads, 0)[:, None]
+def by_heads(query: Tensor, memory: Tensor, heads: int) -> Tensor:
+    """Weights that make queries, keys and values, those of a head together."""
+    return torch.stack([part.unflatten(0, (heads, -1)) for part in (query, *memory.chunk(2))], 1).flatten(0, 2)
+
+
+def up(number: int) -> int:
+    """The next multiple of GRAIN."""
+    return -(-number // GRAIN) * GRAIN
+
+
+# What follows is also run without Python, as TorchScript: between small operations Python takes as long as they do.
+
+
+def all_layers(
+    x: Tensor,  # [N,D]
+    weights: list[list[Tensor]],
+    pairs: Tensor,  # [Y,2,B,H,C,d]
+    seen: Tensor,  # [B,K,C]
+    length: int,  # places with the new ones
+    total: int,  # places that are looked at
+    keys: list[Tensor],  # [B·H,d,S]
+    values: list[Tensor],  # [B·H,S,d]
+    hidden: Tensor,  # [B·H,1,S]
+    pre: bool,
+    activation: str,
+    epsilon: float,
+) -> Tensor:
+    """The next position through all layers; keys and values of its own are written at the last places."""
+    sentences, heads, size = pairs.size(2), pairs.size(3), pairs.size(5)
+    beams = seen.size(1)
+    seen[:, :, length - beams : length].diagonal(0, 1, 2).zero_()  # each beam sees its own new place
+    bias = seen[:, None, :, :total].expand(sentences, heads, beams, total).reshape(-1, beams, total)
+    for number, own in enumerate(weights):
+        into, into_bias, out, out_bias, ask, ask_bias, tell, tell_bias, inner, inner_bias, outer, outer_bias = own[:12]
+        weight, shift, weight_2, shift_2, weight_3, shift_3 = own[12:]
+        room = pairs[number]
+        known = number % len(keys)
+        # self-attention
+        y = norm(x, weight, shift, epsilon) if pre else x
+        both = torch.addmm(into_bias, y, into).view(sentences, beams, heads, 3, size)
+        room[:, :, :, length - beams : length].copy_(both[:, :, :, 1:].permute(3, 0, 2, 1, 4))
+        past = room[:, :, :, :total].flatten(1, 2)
+        y = torch.addmm(out_bias, look(both[:, :, :, 0], past[0].mT, past[1], bias), out).add_(x)
+        x = y if pre else norm(y, weight, shift, epsilon)
+        # attention to the memory
+        y = norm(x, weight_2, shift_2, epsilon) if pre else x
+        query = torch.addmm(ask_bias, y, ask).view(sentences, beams, heads, size)
+        y = torch.addmm(tell_bias, look(query, keys[known], values[known], hidden), tell).add_(x)
+        x = y if pre else norm(y, weight_2, shift_2, epsilon)
+        # feed-forward
+        y = norm(x, weight_3, shift_3, epsilon) if pre else x
+        y = torch.addmm(outer_bias, activate(torch.addmm(inner_bias, y, inner), activation), outer).add_(x)
+        x = y if pre else norm(y, weight_3, shift_3, epsilon)
+    return x
+
+
+def look(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+    """Attention of the beams of a sentence [B,K,H,d] together, each head as a sentence of its own → [N,D]."""
+    sentences, beams, heads, size = query.shape
+    turned = query.transpose(1, 2).reshape(sentences * heads, beams, size)
+    weights = torch.baddbmm(bias, turned, keys, alpha=size**-0.5).softmax(-1)
+    context = torch.bmm(weights, values).view(sentences, heads, beams, size)
+    return context.transpose(1, 2).reshape(sentences * beams, heads * size)
+
+
+def norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
+    """Layer norm."""
+    return torch.layer_norm(x, weight.shape, weight, bias, epsilon)
+
+
+@cache
+def step() -> Callable[..., Tensor]:
+    """All layers, without Python between their operations."""
+
+    def resolve(name: str) -> Any:  # what stands in this file, also where a type checker is wrapped around it
+        found = globals().get(name)
+        return inspect.unwrap(found) if inspect.isfunction(found) else found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # nothing else does this without a compiler
+        return torch.jit.script(inspect.unwrap(all_layers), _rcb=resolve)

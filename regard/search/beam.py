@@ -10,6 +10,7 @@ the K best that do not end go on. A sentence is done
 and leaves the batch with the next quarter that is. The search knows logits and an opaque state, neither model nor text.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, Hypothesis
-from regard.search.best import best_words
+from regard.search.best import best_words, priced
 from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
 
@@ -35,55 +36,57 @@ def beam_search(decoder: Decoder, state: Any, request: Request, options: Search)
     tokens = torch.full((len(rows) * width, 1), BOS, device=device)
     while True:
         logits, state = decoder.step(tokens, state)
-        prices = logits.float().log_softmax(-1)
+        prices, total = priced(logits.float())
         restrict(prices, history, [sentence for sentence in rows for _ in range(width)], request, options)
-        best, parents, chosen = best_words(prices, scores, 2 * width)
+        best, parents, chosen = (
+            each.tolist() for each in best_words(prices, scores - total.view_as(scores), 2 * width)
+        )
         finish(found, rows, over, best, parents, chosen, history, request, options)
-        scores, order = living(best, chosen, width)
-        for row, top in enumerate(scores[:, 0].tolist()):
+        alive = [living(words, width) for words in chosen]
+        for row, places in enumerate(alive):
+            top = best[row][places[0]]
             over[row] = over[row] or done(found[rows[row]], top, request.limits[rows[row]], options)
         if all(over):
             break
         stay = remaining(over)
-        kept = torch.tensor(stay if stay else range(len(rows)), dtype=torch.long, device=device)
-        beams = (kept[:, None] * width + parents.gather(1, order)[kept]).flatten()
-        tokens = chosen.gather(1, order)[kept].view(-1, 1)
-        scores = scores[kept]
+        kept = stay if stay else range(len(rows))
+        scores = torch.tensor([[best[row][place] for place in alive[row]] for row in kept], device=device)
+        beams = torch.tensor([row * width + parents[row][place] for row in kept for place in alive[row]], device=device)
+        tokens = torch.tensor([[chosen[row][place]] for row in kept for place in alive[row]], device=device)
         history = torch.cat([history.index_select(0, beams), tokens], 1)
-        state = decoder.select(state, beams, kept if stay else None)
+        state = decoder.select(state, beams, torch.tensor(stay, device=device) if stay else None)
         if stay:
             rows, over = [rows[row] for row in stay], [False] * len(stay)
     return [sorted(outputs, key=lambda output: -output.score)[: options.nbest] for outputs in found]
 
 
-def living(best: Tensor, chosen: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Of the 2K candidates, of which at most K end, the K best that do not: log-probability and place [B,K]."""
-    order = (chosen == EOS).to(torch.uint8).sort(dim=1, stable=True).indices[:, :width]
-    return best.gather(1, order), order
+def living(words: list[int], width: int) -> list[int]:
+    """Of the 2K candidates of a sentence, of which at most K end, the places of the K best that do not."""
+    return [place for place, word in enumerate(words) if word != EOS][:width]
 
 
 def finish(
     found: list[list[Hypothesis]],
     rows: list[int],
     over: list[bool],
-    best: Tensor,
-    parents: Tensor,
-    chosen: Tensor,
+    best: list[list[float]],
+    parents: list[list[int]],
+    chosen: list[list[int]],
     history: Tensor,
     request: Request,
     options: Search,
 ) -> None:
     """Candidates among the first K that end become outputs."""
     width, length = options.beam, history.size(1)
-    ends = (chosen[:, :width] == EOS) & best[:, :width].isfinite()
-    for row, place in ends.nonzero().tolist():
-        if over[row]:
-            continue
-        ids = tuple(history[row * width + int(parents[row, place])].tolist())
-        log_probability = float(best[row, place])
-        score = log_probability / length_penalty(length, options)
-        cut = length >= request.limits[rows[row]]
-        found[rows[row]].append(Hypothesis(ids, score, log_probability, finished=not cut))
+    for row, words in enumerate(chosen):
+        for place in [place for place in range(width) if words[place] == EOS and not over[row]]:
+            log_probability = best[row][place]
+            if not math.isfinite(log_probability):
+                continue
+            ids = tuple(history[row * width + parents[row][place]].tolist())
+            score = log_probability / length_penalty(length, options)
+            cut = length >= request.limits[rows[row]]
+            found[rows[row]].append(Hypothesis(ids, score, log_probability, finished=not cut))
 
 
 def done(outputs: list[Hypothesis], top: float, limit: int, options: Search) -> bool:

@@ -1,7 +1,8 @@
 """The largest of many: the best extensions of each sentence, without sorting whole vocabularies.
 
 The k largest of a row lie in the k of its blocks whose maxima are the largest. Maxima are found at the speed of memory,
-and only k blocks are looked into.
+and only k blocks are looked into. Log-probabilities are logits less a number for each row, log Σ exp, and where there
+are many they are never made in full.
 """
 
 import torch
@@ -10,6 +11,17 @@ from torch import Tensor
 
 BLOCK = 64  # words of a block
 FEW = 2**17  # prices up to which the plain way is faster
+TINY, HUGE = 1e-30, 1e37  # a sum of powers between them has lost nothing
+
+
+def priced(logits: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N V"], Float[Tensor, " N"]]:
+    """Prices, and what is to be taken from those of a row to make them log-probabilities."""
+    if logits.numel() <= FEW or logits.device.type != "cpu":
+        return logits.log_softmax(-1), logits.new_zeros(len(logits))
+    total = logits.exp().sum(-1)
+    if float(total.min()) > TINY and float(total.max()) < HUGE:
+        return logits, total.log()
+    return logits, logits.logsumexp(-1)
 
 
 def best_words(
@@ -43,6 +55,15 @@ def best_words(
 
 def most_probable(prices: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
     """The best word of each row."""
-    if prices.numel() <= FEW:
+    blocks = prices.size(1) // BLOCK
+    if prices.numel() <= FEW or not blocks:
         return prices.argmax(-1)
-    return best_words(prices, prices.new_zeros(len(prices), 1), 1)[2][:, 0]
+    whole, rest = prices.split([blocks * BLOCK, prices.size(1) - blocks * BLOCK], 1)
+    whole = whole.unflatten(1, (blocks, BLOCK))
+    highest, block = whole.amax(2).max(1)
+    inside = whole[torch.arange(len(whole), device=whole.device), block].argmax(1)
+    found = block * BLOCK + inside
+    if not rest.size(1):
+        return found
+    other, place = rest.max(1)
+    return torch.where(other > highest, blocks * BLOCK + place, found)

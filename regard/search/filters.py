@@ -1,4 +1,4 @@
-"""What a search may not choose: filters set log-probabilities to −∞ and leave the others as the model gave them.
+"""What a search may not choose: filters set prices to −∞ and leave the others as the model gave them.
 
 Nothing is renormalised, so the score of an output is the score the model gives it by teacher forcing.
 """
@@ -46,16 +46,14 @@ def check_number(log_probability: float) -> None:
 
 
 def restrict(scores: Tensor, history: Tensor, sentences: Sequence[int], request: Request, options: Search) -> Tensor:
-    """Apply all filters to log-probabilities [N,V] in place; row r belongs to `sentences[r]`, history is [N,t]."""
+    """Apply all filters to prices [N,V] in place; row r belongs to `sentences[r]`, history is [N,t]."""
     step = history.size(1)
     forced = forced_tokens(step, sentences, request)
     rows, tokens = list(forced), list(forced.values())
     prices = scores[rows, tokens] if forced else None  # as the model gives them
     ends = scores[:, EOS].clone() if options.no_repeat else None
-    scores[:, PAD] = NEVER
-    scores[:, BOS] = NEVER
-    if step < options.minimum_length:
-        scores[:, EOS] = NEVER
+    never = (PAD, BOS, EOS) if step < options.minimum_length else (PAD, BOS)
+    scores[:, min(never) : max(never) + 1] = NEVER
     if ends is not None and step >= options.no_repeat:
         forbid_repeats(scores, history, options.no_repeat)
         stuck = scores.amax(-1) == NEVER

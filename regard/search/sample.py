@@ -14,10 +14,10 @@ from torch import Tensor
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, Hypothesis
 from regard.nn.chance import gumbel
-from regard.search.best import most_probable
+from regard.search.best import most_probable, priced
 from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
-Choose = Callable[[Tensor, list[int]], Tensor]  # log-probabilities [N,V], sentence of each row → tokens [N]
+Choose = Callable[[Tensor, list[int]], Tensor]  # prices [N,V], sentence of each row → tokens [N]
 
 
 def greedy_search(decoder: Decoder, state: Any, request: Request, options: Search) -> list[list[Hypothesis]]:
@@ -50,7 +50,7 @@ def generator(*numbers: int) -> torch.Generator:
 
 
 def narrow(prices: Tensor, options: Search) -> Tensor:
-    """Log-probabilities after temperature, top-k and top-p; what is out is −∞."""
+    """Prices after temperature, top-k and top-p; what is out is −∞."""
     prices = prices / options.temperature
     if options.top_k:
         least = prices.topk(min(options.top_k, prices.size(-1)), -1).values[:, -1:]
@@ -74,9 +74,9 @@ def follow(decoder: Decoder, state: Any, request: Request, options: Search, choo
     tokens = torch.full((len(rows), 1), BOS, device=device)
     while not all(over):
         logits, state = decoder.step(tokens, state)
-        prices = restrict(logits.float().log_softmax(-1), history, rows, request, options)
-        chosen = choose(prices, rows)
-        paid = prices.gather(1, chosen[:, None])[:, 0].tolist()
+        prices, total = priced(logits.float())
+        chosen = choose(restrict(prices, history, rows, request, options), rows)
+        paid = (prices.gather(1, chosen[:, None])[:, 0] - total).tolist()
         totals = [total + price for total, price in zip(totals, paid, strict=True)]
         length = history.size(1)
         for row, token in enumerate(chosen.tolist()):

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 from regard.config import Train
 from regard.data.batch import Batch
 from regard.errors import ConfigError, DataError, Diverged, Interrupted, Stopped
+from regard.memory import give_back
 from regard.training.archive import Archive
 from regard.training.journal import Board, Journal
-from regard.training.memory import give_back
 from regard.training.progress import Progress
 from regard.training.signals import Signals
 from regard.training.state import Cancelled, Goal, Result, State, Validation

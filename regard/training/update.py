@@ -18,7 +18,7 @@ from torch.nn.utils import get_total_norm
 
 from regard.config import Train
 from regard.data.batch import Batch
-from regard.training.memory import keep_memory
+from regard.memory import keep_memory
 from regard.training.optim import make_optimiser, rate, set_rate
 from regard.training.parts import Computed, Parts
 

@@ -3,10 +3,13 @@
 import pytest
 import torch
 
+from regard import record
 from regard.data.batch import make_batch
 from regard.errors import ConfigError
 from regard.models.base import build_model, model_options
+from regard.models.transformer import TransformerState
 from regard.nn.position import sinusoidal
+from regard.nn.step import Stepper
 
 SMALL = {"kind": "transformer", "width": 8, "heads": 2, "feed_forward": 12, "encoder_layers": 2, "decoder_layers": 2}
 
@@ -107,3 +110,13 @@ def test_shared_embeddings_need_one_vocabulary():
 def test_unknown_model_is_an_error_that_names_the_known_ones():
     with pytest.raises(ConfigError, match="unknown model 'lstm'; known: rnn, bytenet, convs2s, transformer"):
         model_options({"kind": "lstm"})
+
+
+@torch.no_grad()
+def test_steps_are_not_taken_where_somebody_looks_on(tiny_model):
+    model = tiny_model(SMALL, 0, 9, 9)
+    memory, layout = model.encode(model.tensors(make_batch([[4, 5, 2]]))), model.lay_out()
+    assert isinstance(model.start(memory, layout), Stepper)
+    with record(model):
+        assert isinstance(model.start(memory, layout), TransformerState)
+    assert isinstance(model.start(memory, None), TransformerState)

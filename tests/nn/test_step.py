@@ -1,58 +1,110 @@
-"""A layer's step is the layer itself, one position further, and is refused where the layer has other parts."""
+"""Steps are the layers themselves, one position further, and are refused where the layers have other parts."""
 
 import pytest
 import torch
 
 from regard.models.transformer import DecoderLayer, Transformer
-from regard.nn.self_attention import Cache
-from regard.nn.step import FEW, Affine, LayerStep, make_steps, score_bias
+from regard.nn import step as short
+from regard.nn.step import FEW, GRAIN, Affine, Layers, Past, Sight, Stepper, all_layers
 
 WIDTH, HEADS = 16, 4
+SIZE = WIDTH // HEADS
 
 
 def make_layer(**options) -> DecoderLayer:
-    torch.manual_seed(1)
-    return DecoderLayer(Transformer.Config(width=WIDTH, heads=HEADS, feed_forward=24, **options)).eval()
+    return DecoderLayer(Transformer.Config(**({"width": WIDTH, "heads": HEADS, "feed_forward": 24} | options))).eval()
+
+
+@pytest.fixture(params=["script", "python"])
+def way(request, monkeypatch):
+    """The operations as TorchScript, and as the Python they are written in."""
+    if request.param == "python":
+        monkeypatch.setattr(short, "step", lambda: all_layers)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.usefixtures("way")
 @torch.no_grad()
-def test_step_by_step_is_the_layer(norm, activation):
-    layer = make_layer(norm=norm, activation=activation)
-    for weight in layer.parameters():
-        torch.nn.init.normal_(weight, std=0.5)
+def test_step_by_step_is_the_layers(norm, activation):
+    torch.manual_seed(1)
+    layers = [make_layer(norm=norm, activation=activation) for _ in range(2)]
+    for layer in layers:
+        for weight in layer.parameters():
+            torch.nn.init.normal_(weight, std=0.5)
     memory, x = torch.randn(2, 5, WIDTH), torch.randn(6, 20, WIDTH)  # three beams of two sentences
     mask = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])
-    keys, values = layer.cross_attention.project(memory)
     rows = torch.arange(2).repeat_interleave(3)
-    wanted, _ = layer(x, keys[rows], values[rows], mask[rows], None)
-    step, cache = LayerStep.of(layer), Cache.empty(6, HEADS, WIDTH // HEADS, x)
-    assert step is not None
-    assert step.select(rows) is step
+    projected, wanted = [], x
+    for layer in layers:
+        keys, values = layer.cross_attention.project(memory)
+        wanted, _ = layer(wanted, keys[rows], values[rows], mask[rows], None)
+        projected.append((keys, values))
+    prepared = Layers.of(layers)
+    assert prepared is not None
+    past = Past.empty(2, 2, HEADS, SIZE, x).select(rows, None)
+    stepper = Stepper(prepared, past, Sight.of(projected, mask))
     for position in range(20):
-        found, cache = step.forward(x[:, position], keys, values, score_bias(mask, HEADS, x), cache)
+        found, stepper = stepper.forward(x[:, position])
         torch.testing.assert_close(found, wanted[:, position], atol=1e-5, rtol=1e-5)
-    assert cache.length == 20
+    assert (stepper.position, stepper.past.length) == (20, 60)
 
 
 @pytest.mark.parametrize(
     "options",
     [{"positions": "rotary"}, {"positions": "shaw"}, {"neighbourhood": 4}, {"norm": "none"}, {"residual": False},
-     {"self_attention": False}, {"feed_forward": 0}],
+     {"self_attention": False}, {"feed_forward": 0}, {"norm": "post"}],
 )  # fmt: skip
-def test_other_parts_have_no_step(options):
-    torch.manual_seed(1)
-    layer = DecoderLayer(Transformer.Config(**({"width": WIDTH, "heads": HEADS, "feed_forward": 24} | options)))
-    assert LayerStep.of(layer) is None
-    assert make_steps([make_layer(), layer]) is None
-    assert len(make_steps([make_layer()] * 2)) == 2
+def test_other_parts_have_no_steps(options):
+    assert Layers.of([make_layer(), make_layer(**options)]) is None
+    assert len(Layers.of([make_layer(), make_layer()]).few) == 2
 
 
-def test_nothing_is_hidden_from_who_looks_on():
-    layer = make_layer()
-    layer.cross_attention.tap = print
-    assert LayerStep.of(layer) is None
+def opened(past: Past) -> Past:
+    """One position more, as the layers leave it: each beam sees its place, whose keys and values name it."""
+    past, beams = past.open(), past.seen.size(1)
+    for beam, place in enumerate(range(past.length - beams, past.length)):
+        past.seen[:, beam, place] = 0
+        past.pairs[..., place, :] = past.seen.new_tensor(opened.number + beam)
+    opened.number += beams
+    return past
+
+
+def names(past: Past) -> list[list[set[int]]]:
+    """What each beam of each sentence sees."""
+    found = past.pairs[0, 0, :, 0, :, 0]
+    return [
+        [{int(name) for name in row[beam == 0]} for beam in beams] for row, beams in zip(found, past.seen, strict=True)
+    ]
+
+
+def test_beams_see_what_they_come_from_and_places_without_heirs_are_given_up():
+    opened.number = 1
+    past = Past.empty(1, 2, HEADS, SIZE, torch.zeros(1)).select(torch.tensor([0, 0, 1, 1]), None)
+    wanted: list[list[set[int]]] = [[set(), set()], [set(), set()]]
+    widths = set()
+    for position in range(100):
+        first = opened.number
+        past = opened(past)
+        wanted = [[seen | {first + beam} for beam, seen in enumerate(beams)] for beams in wanted]
+        assert names(past) == wanted
+        rows = torch.tensor([0, 0, 3, 2]) if position % 2 else torch.tensor([1, 0, 3, 3])
+        past = past.select(rows, None)
+        wanted = [[wanted[row // 2][row % 2] for row in pair] for pair in rows.view(2, 2).tolist()]
+        assert names(past) == wanted
+        widths.add(past.seen.size(2))
+    assert max(widths) < 2 * 100, "of 200 places half are nobody's"
+    assert all(width % GRAIN == 0 for width in widths)
+    assert names(past.select(torch.tensor([2]), torch.tensor([1]))) == [[wanted[1][0]]]
+
+
+def test_a_branch_with_sentences_of_its_own_does_not_disturb_another():
+    opened.number = 1
+    past = opened(opened(Past.empty(1, 2, HEADS, SIZE, torch.zeros(1))))
+    one, other = (past.select(torch.tensor([1]), torch.tensor([1])) for _ in range(2))
+    one, other = opened(one), opened(other)
+    assert names(one) == [[{1, 2, 3}]]
+    assert names(other) == [[{1, 2, 4}]]
 
 
 @pytest.mark.parametrize("rows", [1, FEW, FEW + 1])

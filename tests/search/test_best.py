@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.search import best
-from regard.search.best import best_words, most_probable
+from regard.search.best import best_words, most_probable, priced
 
 INFINITY = float("inf")
 
@@ -39,3 +39,24 @@ def test_the_same_as_a_full_sort(size, beams, number, monkeypatch):
     assert torch.equal(owners[finite], (wanted.indices // size)[finite])
     assert torch.equal(words[finite], (wanted.indices % size)[finite])
     assert torch.equal(most_probable(prices), prices.argmax(-1))
+
+
+@pytest.mark.parametrize("few", [0, best.FEW])
+@pytest.mark.parametrize("shift", [0.0, 60.0, -60.0, 500.0, -500.0])
+def test_prices_less_their_total_are_log_probabilities(shift, few, monkeypatch):
+    monkeypatch.setattr(best, "FEW", few)
+    logits = torch.randn(5, 40, generator=torch.Generator().manual_seed(1)) * 3 + shift
+    logits[1, 4] = -INFINITY
+    logits[2] += 3
+    wanted = logits.double().log_softmax(-1)
+    prices, total = priced(logits.clone())
+    torch.testing.assert_close(
+        (prices - total[:, None]).double(), wanted, atol=2e-4 if abs(shift) > 100 else 1e-5, rtol=0
+    )
+
+
+def test_what_is_no_number_stays_so(monkeypatch):
+    monkeypatch.setattr(best, "FEW", 0)
+    logits = torch.zeros(2, 4)
+    logits[1, 2] = float("nan")
+    assert priced(logits)[1].isnan().tolist() == [False, True]

@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from regard.training import memory
-from regard.training.memory import give_back, resident
+from regard import memory
+from regard.memory import give_back, resident
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 
@@ -34,7 +34,7 @@ def test_what_is_freed_stays_with_the_process():
     """In a process of its own: the options of the C library hold for all that comes after."""
     script = (
         "import resource, torch\n"
-        "from regard.training.memory import keep_memory\n"
+        "from regard.memory import keep_memory\n"
         "assert keep_memory()\n"
         "def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
         "def ask(): return [torch.ones(2**20 + 1000 * i) for i in range(20)]\n"

@@ -1,6 +1,6 @@
-"""The memory of a training: kept from one update to the next, and given back where a process has grown large.
+"""The memory of a process: kept from one update or search to the next, and given back where training has grown large.
 
-Each update asks for the same amounts again. A page taken anew from the system costs more than the arithmetic on it, so
+Each asks for the same amounts again. A page taken anew from the system costs more than the arithmetic on it, so
 freed memory stays with the process; but batches of ever other shapes leave holes in the heap.
 """
 
