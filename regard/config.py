@@ -208,7 +208,7 @@ class Run(Options):
     seed: Count = 1
     threads: Count = 0  # CPU threads (0: as torch chooses)
     task: Literal["translation"] = "translation"
-    start: str | None = None  # go on from this model, with its tokenizers
+    start: str | None = None  # go on from this model, or from some of its layers, with its tokenizers
     start_encoder: str | None = None  # begin with the encoder of this model, with its tokenizers
     data: Data = Data()
     text: Text = Text()

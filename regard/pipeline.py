@@ -14,14 +14,14 @@ import difflib
 import json
 import math
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from regard import __version__
 from regard.columns import add_columns
@@ -224,13 +224,50 @@ def make_model(run: Run, task: Translation) -> Model:
     model = build_model(run.model, *sizes)
     if run.start is not None:
         directory, config = read_directory(run.start)
-        found = load_model(directory, config)
-        check_shapes(directory / "model.safetensors", expected_shapes(model), expected_shapes(found))
-        model.load_state_dict(found.state_dict())
+        found = some_layers(load_model(directory, config).state_dict(), model.state_dict())
+        shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+        wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        check_shapes(directory / "model.safetensors", wanted, shapes)
+        model.load_state_dict(found)
     if run.start_encoder is not None:
         directory, config = read_directory(run.start_encoder)
         lend_encoder(model, load_model(directory, config), f"start_encoder = '{run.start_encoder}'")
     return model
+
+
+def some_layers(weights: dict[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
+    """Weights of a deeper model under the names of a shallower one: layers from its first to its last, evenly spread.
+
+    Shleifer and Rush 2020, "Pre-trained Summarization Distillation": shrink and fine-tune. A single layer is the first.
+    """
+    ours, theirs = count_layers(names), count_layers(weights)
+    found = {}
+    for name, tensor in weights.items():
+        stack, number, rest = split_name(name)
+        if ours.get(stack, 0) < theirs.get(stack, 0):
+            step = (theirs[stack] - 1) / max(1, ours.get(stack, 0) - 1)
+            kept = [round(place * step) for place in range(ours.get(stack, 0))]
+            if number not in kept:
+                continue
+            name = f"{stack}.{kept.index(number)}.{rest}"
+        found[name] = tensor
+    return found
+
+
+def count_layers(names: Iterable[str]) -> dict[str, int]:
+    """How many layers each stack of a model has, by the names of its weights."""
+    found: dict[str, int] = {}
+    for stack, number, _ in map(split_name, names):
+        if number is not None:
+            found[stack] = max(found.get(stack, 0), number + 1)
+    return found
+
+
+def split_name(name: str) -> tuple[str, int | None, str]:
+    """The stack, the layer and the rest of a weight's name; no layer where it is in none."""
+    stack, _, rest = name.partition(".")
+    number, _, rest = rest.partition(".")
+    return (stack, int(number), rest) if number.isdigit() else (name, None, "")
 
 
 def writes_in_order(kind: str) -> bool:

@@ -9,7 +9,7 @@ import torch
 import regard
 from regard.config import Run, load_run
 from regard.data.batch import Hypothesis
-from regard.errors import ConfigError
+from regard.errors import ConfigError, ModelError
 from regard.evaluation import spread
 from regard.pipeline import Evaluator
 from regard.prepare import open_prepared
@@ -142,3 +142,28 @@ def test_an_encoder_can_be_lent(tmp_path, shop):
         regard.train(borrowing(shop, tmp_path / "lender", feed_forward=20), tmp_path / "other", quiet=True)
     with pytest.raises(ConfigError, match="give start or start_encoder"):
         regard.train(values | {"start": str(tmp_path / "lender")}, tmp_path / "both", quiet=True)
+
+
+@pytest.mark.parametrize(("layers", "kept"), [(1, [0]), (2, [0, 3]), (3, [0, 2, 3]), (4, [0, 1, 2, 3])])
+def test_a_run_can_start_with_some_layers_of_a_deeper_model(tmp_path, shop, layers, kept):
+    deep = borrowing(shop, "", kind="transformer", decoder_layers=4)
+    del deep["start_encoder"]
+    theirs = dict(regard.train(deep, tmp_path / "deep", quiet=True).engine.models[0].named_parameters())
+    values = deep | {"start": str(tmp_path / "deep"), "model": deep["model"] | {"decoder_layers": layers}}
+    model = regard.train(values, tmp_path / "run", quiet=True).engine.models[0]
+    assert len(model.decoder) == layers
+    for name, weight in model.named_parameters():
+        if name.startswith("decoder."):
+            _, number, rest = name.split(".", 2)
+            name = f"decoder.{kept[int(number)]}.{rest}"
+        torch.testing.assert_close(weight, theirs[name], atol=1e-6, rtol=0)
+
+
+def test_a_run_cannot_start_with_fewer_layers_or_other_widths(tmp_path, shop):
+    start = borrowing(shop, "", kind="transformer")
+    del start["start_encoder"]
+    regard.train(start, tmp_path / "start", quiet=True)
+    for change, what in (({"decoder_layers": 2}, "decoder.1."), ({"feed_forward": 20}, "encoder.0.feed_forward")):
+        values = start | {"start": str(tmp_path / "start"), "model": start["model"] | change}
+        with pytest.raises(ModelError, match=rf"model\.safetensors.*{what}"):
+            regard.train(values, tmp_path / "run", quiet=True)
