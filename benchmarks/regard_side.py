@@ -21,8 +21,7 @@ from benchmarks.shapes import SHAPES, Shape
 from regard.config import Data, Run, Search, Train
 from regard.data.batch import EOS
 from regard.data.loader import Loader
-from regard.engine.native import NativeEngine
-from regard.memory import keep_memory
+from regard.engine.native import make_engine
 from regard.models.base import build_model
 from regard.pipeline import carry_out, check_options, settle
 from regard.pipeline import train as train_run
@@ -115,8 +114,7 @@ def decode(job: Job) -> Figures:
     torch.set_num_threads(job["threads"])
     shape, length = SHAPES[job["shape"]], job["length"]
     torch.manual_seed(job["seed"])
-    keep_memory()  # as opening a model directory does
-    engine = NativeEngine([build_model(model_section(shape), shape.vocabulary, shape.vocabulary)])
+    engine = make_engine([build_model(model_section(shape), shape.vocabulary, shape.vocabulary)])
     figures: Figures = {}
     for batch, beam in job["cases"]:
         sources = [[*row, EOS] for row in typical(batch, job["seed"], shape.vocabulary, job.get("source", 0))]

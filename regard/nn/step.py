@@ -29,26 +29,7 @@ from regard.nn.self_attention import SelfAttention
 PARTS = (
     "self_attention", "cross_attention", "feed_forward", "around_attention", "around_cross", "around_feed_forward",
 )  # fmt: skip
-FEW = 64  # rows up to which a product is faster with weights that lie [in, out]; at 32 up to three times
 GRAIN = 16  # places: as many numbers as a register of the widest vector units has
-
-
-@dataclass(frozen=True)
-class Affine:
-    """A linear map with its weights in both orders, for few rows and for many."""
-
-    few: Float[Tensor, "I O"]
-    many: Float[Tensor, "I O"]  # as in a layer, [out, in], but turned
-    bias: Float[Tensor, " O"] | None
-
-    @classmethod
-    def of(cls, weight: Float[Tensor, "O I"], bias: Tensor | None) -> "Affine":
-        """From the weights of a layer."""
-        return cls(weight.t().contiguous(), weight.t(), bias)
-
-    def __call__(self, x: Float[Tensor, "N I"]) -> Float[Tensor, "N O"]:
-        weight = self.few if len(x) <= FEW else self.many
-        return torch.mm(x, weight) if self.bias is None else torch.addmm(self.bias, x, weight)
 
 
 @dataclass(frozen=True)
@@ -81,8 +62,11 @@ class Past:
             pairs = pairs.gather(4, order[:, None, :, None].expand(*pairs.shape[:4], needed, pairs.size(5)))
             seen = seen.gather(2, order[:, None].expand(*seen.shape[:2], needed))
         length = seen.size(2)
-        more = up(max(GRAIN * seen.size(1), 2 * length)) - length
-        return Past(F.pad(pairs, (0, 0, 0, more)), F.pad(seen, (0, more), value=float("-inf")), length)
+        room = up(max(GRAIN * seen.size(1), 2 * length))
+        wider = pairs.new_empty(*pairs.shape[:4], room, pairs.size(5))
+        wider[..., :length, :] = pairs
+        wider[..., length:, :] = 0
+        return Past(wider, F.pad(seen, (0, room - length), value=float("-inf")), length)
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> "Past":
         """What the named beams see; the named sentences with their places, or all as they are."""
@@ -115,8 +99,7 @@ class Sight(NamedTuple):
 class Layers:
     """The layers of a decoder, made ready for single steps."""
 
-    few: list[list[Tensor]]  # for each layer, as `weights_of` names them
-    many: list[list[Tensor]]  # the same, for steps of many rows
+    weights: list[list[Tensor]]  # of each layer, as `weights_of` names them
     pre: bool  # layer norm before a part, not after it
     activation: str
     epsilon: float  # of the layer norms
@@ -138,8 +121,7 @@ class Layers:
             weights.append(weights_of(own, cross, forward, norms))
             kinds.add((residuals[0].pre, forward.activation, norms[0].eps))
         (pre, activation, epsilon), *others = kinds
-        few = [[each.contiguous() for each in layer] for layer in weights]
-        return None if others else cls(few, weights, pre, activation, epsilon)
+        return None if others else cls(weights, pre, activation, epsilon)
 
 
 @dataclass(frozen=True)
@@ -154,9 +136,8 @@ class Stepper:
     def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N D"], "Stepper"]:
         """What the layers make of the next position, and the stepper to go on with."""
         past, layers = self.past.open(), self.layers
-        weights = layers.few if len(x) <= FEW else layers.many
         places = past.pairs, past.seen, past.length, up(past.length)
-        x = step()(x, weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
+        x = step()(x, layers.weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
         return x, replace(self, past=past, position=self.position + 1)
 
 
@@ -165,7 +146,7 @@ def weights_of(own: SelfAttention, cross: MultiHead, forward: FeedForward, norms
     heads = own.heads
     both = (by_heads(own.query.weight, own.memory.weight, heads), by_heads(own.query.bias, own.memory.bias, heads))
     products = ((each.weight, each.bias) for each in (own.out, cross.query, cross.out, forward.inner, forward.outer))
-    turned = (each for weight, bias in (both, *products) for each in (weight.t(), bias))
+    turned = (each for weight, bias in (both, *products) for each in (weight.t().contiguous(), bias))
     return [*turned, *(each for norm in norms for each in (norm.weight, norm.bias))]
 
 

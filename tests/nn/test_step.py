@@ -5,7 +5,7 @@ import torch
 
 from regard.models.transformer import DecoderLayer, Transformer
 from regard.nn import step as short
-from regard.nn.step import FEW, GRAIN, Affine, Layers, Past, Sight, Stepper, all_layers
+from regard.nn.step import GRAIN, Layers, Past, Sight, Stepper, all_layers
 
 WIDTH, HEADS = 16, 4
 SIZE = WIDTH // HEADS
@@ -57,7 +57,7 @@ def test_step_by_step_is_the_layers(norm, activation):
 )  # fmt: skip
 def test_other_parts_have_no_steps(options):
     assert Layers.of([make_layer(), make_layer(**options)]) is None
-    assert len(Layers.of([make_layer(), make_layer()]).few) == 2
+    assert len(Layers.of([make_layer(), make_layer()]).weights) == 2
 
 
 def opened(past: Past) -> Past:
@@ -105,11 +105,3 @@ def test_a_branch_with_sentences_of_its_own_does_not_disturb_another():
     one, other = opened(one), opened(other)
     assert names(one) == [[{1, 2, 3}]]
     assert names(other) == [[{1, 2, 4}]]
-
-
-@pytest.mark.parametrize("rows", [1, FEW, FEW + 1])
-@pytest.mark.parametrize("with_bias", [True, False])
-def test_a_linear_map_in_either_order(rows, with_bias):
-    torch.manual_seed(0)
-    x, layer = torch.randn(rows, 5), torch.nn.Linear(5, 7, bias=with_bias)
-    torch.testing.assert_close(Affine.of(layer.weight, layer.bias)(x), layer(x))
