@@ -74,11 +74,27 @@ class Predictor:
         **options: Any,
     ) -> list[list[Hypothesis]]:
         """Several outputs for each text, best first; `first` numbers the texts for the seeds of sampling."""
-        search = validate(Search, self.search.model_dump() | options, "search")
         if isinstance(texts, str):
             raise TypeError("expected a list of texts, found one string")
-        parts = [part for text in self._read(texts) for part in self._cut(text)]
-        results: list[list[list[Hypothesis]]] = [[] for _ in texts]
+        return self.nbest_of(self.read(texts), len(texts), prefixes=prefixes, align=align, first=first, **options)
+
+    def read(self, texts: Sequence[str]) -> list[Part]:
+        """The texts as the model takes them: none of a blank one, several parts of one that is too long."""
+        return [part for text in self._read(texts) for part in self._cut(text)]
+
+    def nbest_of(
+        self,
+        parts: list[Part],
+        number: int,
+        *,
+        prefixes: Sequence[str] | None = None,
+        align: bool = False,
+        first: int = 0,
+        **options: Any,
+    ) -> list[list[Hypothesis]]:
+        """As `nbest`, of so many texts that were read before."""
+        search = validate(Search, self.search.model_dump() | options, "search")
+        results: list[list[list[Hypothesis]]] = [[] for _ in range(number)]
         forced = None
         if prefixes is not None:  # the first part of a text takes its beginning
             beginnings = dict(enumerate(self.task.target.many(prefixes)))

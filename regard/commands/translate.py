@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from queue import Queue
+from threading import Thread
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from regard.commands.options import (
     add_device,
@@ -35,8 +37,10 @@ from regard.errors import ConfigError, DataError, Interrupted
 from regard.origin import usable_cores
 
 if TYPE_CHECKING:
+    from regard.predict import Part as Reading
     from regard.predict import Predictor
 
+Item = TypeVar("Item")
 EPILOGUE = """\
 examples:
   echo "a man sleeps ." | regard translate model
@@ -140,8 +144,9 @@ class Job:
         done = part.skip(lines) if part else 0
         for _ in islice(self.prefixes or (), done):
             pass
-        while block := list(islice(lines, self.block)):
-            records = self.records(block, done)
+        blocks = self.blocks(lines)
+        for block, parts in ahead(blocks) if self.block > 1 else blocks:
+            records = self.records(block, parts, done)
             if len(records) != len(block):
                 raise AssertionError(f"{len(block)} lines in, {len(records)} records out")
             for record in records:
@@ -155,15 +160,20 @@ class Job:
             raise DataError(f"--prefix has more lines than the input, which has {done}")
         return done
 
-    def records(self, block: list[str], first: int) -> list[list[str]]:
+    def blocks(self, lines: Iterator[str]) -> "Iterator[tuple[list[str], list[Reading]]]":
+        """Blocks of lines, and what the model takes of them."""
+        while block := list(islice(lines, self.block)):
+            yield block, self.predictor.read(block)
+
+    def records(self, block: list[str], parts: "list[Reading]", first: int) -> list[list[str]]:
         """The output lines of each input line."""
         prefixes = None
         if self.prefixes is not None:
             prefixes = list(islice(self.prefixes, len(block)))
             if len(prefixes) < len(block):
                 raise DataError(f"--prefix has {first + len(prefixes)} lines, the input has more")
-        found = self.predictor.nbest(
-            block, prefixes=prefixes, align=self.align or self.jsonl, first=first, **self.search
+        found = self.predictor.nbest_of(
+            parts, len(block), prefixes=prefixes, align=self.align or self.jsonl, first=first, **self.search
         )
         return [
             self.record(first + number, line, outputs)
@@ -183,6 +193,29 @@ class Job:
         if self.nbest == 1:
             return texts
         return [f"{number} ||| {text} ||| {output.score:.6f}" for text, output in zip(texts, outputs, strict=True)]
+
+
+def ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The items, the next of which is made, in a thread, while one works with this one."""
+    ready: Queue[tuple[bool, Any]] = Queue(1)
+
+    def make() -> None:
+        try:
+            for item in items:
+                ready.put((True, item))
+            ready.put((False, None))
+        except BaseException as error:
+            ready.put((False, error))
+
+    Thread(target=make, daemon=True).start()  # which may wait for a line for ever
+    while True:
+        good, item = ready.get()
+        if good:
+            yield item
+        elif item is None:
+            return
+        else:
+            raise item
 
 
 def as_json(output: Hypothesis) -> dict[str, Any]:

@@ -204,6 +204,22 @@ class Broken(BaseException):
 STOPS = [(signal.SIGKILL, -9, ""), (signal.SIGTERM, 75, "go on with --resume"), (signal.SIGINT, 130, "--resume")]
 
 
+def test_what_comes_before_an_error_is_written(shop, call):
+    done = call("translate", shop / "transformer", "--block", "2", stdin=b"a\nb\na\nb \xff c\n")
+    assert (done.code, done.out.count(b"\n")) == (3, 2)
+    assert "line 4, byte 3: not valid UTF-8" in done.err
+
+
+def test_a_block_is_answered_before_the_next_one_is_there(shop):
+    command = [sys.executable, "-m", "regard", "translate", str(shop / "transformer"), "--block", "2"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        process.stdin.write(b"a b\nb\n")
+        process.stdin.flush()
+        assert [process.stdout.readline()[-1:] for _ in range(2)] == [b"\n", b"\n"]
+        process.send_signal(signal.SIGINT)  # while it waits for the third line
+        assert process.wait(20) != 0
+
+
 @pytest.mark.parametrize(("number", "code", "message"), STOPS)
 def test_a_stopped_job_goes_on(call, job, number, code, message, tmp_path):
     """The real process, stopped in the middle by a real signal."""
