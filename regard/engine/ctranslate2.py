@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FOLDER = "ctranslate2"  # in the model directory
 FACTS = "export.json"  # what was exported, and how
 NEVER = {str(PAD), str(BOS)}  # as tokens
+TOGETHER = 1024  # source tokens that share a shortlist: with more it is longer, and that costs more than small batches
 Found = list[tuple[list[str], float]]  # tokens and log-probability of each output of a sentence
 
 
@@ -122,6 +123,8 @@ class CTranslate2Engine:
             max_input_length=0,  # nothing is cut
             return_scores=True,
             use_vmap=self.shortlist,
+            max_batch_size=TOGETHER if self.shortlist else 0,
+            batch_type="tokens",
             **more,
         )
         return [
