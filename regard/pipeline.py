@@ -14,14 +14,14 @@ import difflib
 import json
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from regard import __version__
 from regard.columns import add_columns
@@ -39,6 +39,7 @@ from regard.objective import LikelihoodObjective, ReverseObjective
 from regard.origin import origin
 from regard.predict import Predictor, load, same_tokenizers
 from regard.prepare import Prepared, Say, open_prepared, prepare, require_same, start_task
+from regard.start import make_model
 from regard.tasks.translation import Translation
 from regard.training.loop import Trainer
 from regard.training.progress import Progress
@@ -48,8 +49,6 @@ from regard.training.update import Objective
 from regard.training.weights import load_model as load_weights
 from regard.training.weights import mean, model_tensors
 from regard.view.run import write_run_report
-
-ENCODER = ("source.", "encoder.", "encoder_norm.")  # how the parameters of encoders begin that can be lent
 
 
 class Evaluator:
@@ -217,59 +216,6 @@ def make_corpus(run: Run, directory: Path, progress: Progress, device: str) -> P
     return found
 
 
-def make_model(run: Run, task: Translation) -> Model:
-    """A fresh model by the seed, or the weights of an existing one."""
-    sizes = task.source.tokenizer.size, task.target.tokenizer.size
-    torch.manual_seed(run.seed)
-    model = build_model(run.model, *sizes)
-    if run.start is not None:
-        directory, config = read_directory(run.start)
-        found = some_layers(load_model(directory, config).state_dict(), model.state_dict())
-        shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
-        wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-        check_shapes(directory / "model.safetensors", wanted, shapes)
-        model.load_state_dict(found)
-    if run.start_encoder is not None:
-        directory, config = read_directory(run.start_encoder)
-        lend_encoder(model, load_model(directory, config), f"start_encoder = '{run.start_encoder}'")
-    return model
-
-
-def some_layers(weights: dict[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
-    """Weights of a deeper model under the names of a shallower one: layers from its first to its last, evenly spread.
-
-    Shleifer and Rush 2020, "Pre-trained Summarization Distillation": shrink and fine-tune. A single layer is the first.
-    """
-    ours, theirs = count_layers(names), count_layers(weights)
-    found = {}
-    for name, tensor in weights.items():
-        stack, number, rest = split_name(name)
-        if ours.get(stack, 0) < theirs.get(stack, 0):
-            step = (theirs[stack] - 1) / max(1, ours.get(stack, 0) - 1)
-            kept = [round(place * step) for place in range(ours.get(stack, 0))]
-            if number not in kept:
-                continue
-            name = f"{stack}.{kept.index(number)}.{rest}"
-        found[name] = tensor
-    return found
-
-
-def count_layers(names: Iterable[str]) -> dict[str, int]:
-    """How many layers each stack of a model has, by the names of its weights."""
-    found: dict[str, int] = {}
-    for stack, number, _ in map(split_name, names):
-        if number is not None:
-            found[stack] = max(found.get(stack, 0), number + 1)
-    return found
-
-
-def split_name(name: str) -> tuple[str, int | None, str]:
-    """The stack, the layer and the rest of a weight's name; no layer where it is in none."""
-    stack, _, rest = name.partition(".")
-    number, _, rest = rest.partition(".")
-    return (stack, int(number), rest) if number.isdigit() else (name, None, "")
-
-
 def writes_in_order(kind: str) -> bool:
     """Whether a kind of model writes word after word."""
     return issubclass(model_class(kind), Autoregressive)
@@ -288,22 +234,6 @@ def make_objective(run: Run, model: Model, prepared: Prepared) -> Objective:
     if not isinstance(teacher, Autoregressive):
         raise ConfigError(f"reverse.teacher = '{run.reverse.teacher}': expected a model that writes word by word")
     return ReverseObjective(model, teacher, run.train.label_smoothing, run.reverse.weight)
-
-
-def lend_encoder(model: Model, other: Model, what: str) -> None:
-    """Set the source table and the encoder to those of another model."""
-    ours, theirs = (
-        {name: each for name, each in of.named_parameters() if name.startswith(ENCODER)} for of in (model, other)
-    )
-    for name in sorted(ours.keys() | theirs.keys()):
-        shapes = [list(of[name].shape) if name in of else "nothing" for of in (theirs, ours)]
-        if shapes[0] != shapes[1]:
-            raise ConfigError(f"{what}: {name} is {shapes[0]} there, this model has {shapes[1]}")
-    if not ours:
-        raise ConfigError(f"{what}: this model has no encoder like that of a Transformer")
-    with torch.no_grad():
-        for name, parameter in ours.items():
-            parameter.copy_(theirs[name])
 
 
 def set_growth(run: Run, prepared: Prepared) -> Run:

@@ -4,11 +4,10 @@ It drives an engine (`ids, options → Hypotheses`): sorts and batches, keeps bl
 cuts what is too long into parts, copies unknown words from where the model looked, and puts all back in order.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -19,6 +18,7 @@ from regard.data.batch import BOS, EOS, PAD, UNK, Hypothesis, Writing
 from regard.directory import find_directory, read_directory
 from regard.engine.base import Engine
 from regard.errors import ConfigError, DataError, ModelError
+from regard.passage import BLANK, Passage, join, split_long
 from regard.tasks.translation import Side, Translation
 
 if TYPE_CHECKING:
@@ -28,17 +28,6 @@ Section = TypeVar("Section", Text, Search)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 EngineName = Literal["auto", "torch", "ctranslate2"]
-BLANK = Hypothesis(ids=(), score=0.0, log_probability=0.0)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A text, or a part of one that is too long, as the model reads it."""
-
-    number: int  # of the text it belongs to
-    text: str
-    inner: str  # normalised
-    ids: list[int]  # with EOS
 
 
 class Predictor:
@@ -71,30 +60,18 @@ class Predictor:
         prefixes: Sequence[str] | None = None,
         align: bool = False,
         first: int = 0,
+        parts: list[Passage] | None = None,
         **options: Any,
     ) -> list[list[Hypothesis]]:
-        """Several outputs for each text, best first; `first` numbers the texts for the seeds of sampling."""
+        """Several outputs for each text, best first.
+
+        `first` numbers the texts for the seeds of sampling; `parts` is what `read` made of them before.
+        """
         if isinstance(texts, str):
             raise TypeError("expected a list of texts, found one string")
-        return self.nbest_of(self.read(texts), len(texts), prefixes=prefixes, align=align, first=first, **options)
-
-    def read(self, texts: Sequence[str]) -> list[Part]:
-        """The texts as the model takes them: none of a blank one, several parts of one that is too long."""
-        return [part for text in self._read(texts) for part in self._cut(text)]
-
-    def nbest_of(
-        self,
-        parts: list[Part],
-        number: int,
-        *,
-        prefixes: Sequence[str] | None = None,
-        align: bool = False,
-        first: int = 0,
-        **options: Any,
-    ) -> list[list[Hypothesis]]:
-        """As `nbest`, of so many texts that were read before."""
         search = validate(Search, self.search.model_dump() | options, "search")
-        results: list[list[list[Hypothesis]]] = [[] for _ in range(number)]
+        parts = self.read(texts) if parts is None else parts
+        results: list[list[list[Hypothesis]]] = [[] for _ in texts]
         forced = None
         if prefixes is not None:  # the first part of a text takes its beginning
             beginnings = dict(enumerate(self.task.target.many(prefixes)))
@@ -104,14 +81,18 @@ class Predictor:
             results[part.number].append(outputs)
         return [join(outputs) for outputs in results]
 
-    def _read(self, texts: Sequence[str]) -> Iterator[Part]:
+    def read(self, texts: Sequence[str]) -> list[Passage]:
+        """The texts as the model takes them: none of a blank one, several parts of one that is too long."""
+        return [part for text in self._read(texts) for part in self._cut(text)]
+
+    def _read(self, texts: Sequence[str]) -> Iterator[Passage]:
         """The texts as the model reads them."""
         inner = [self.task.source.normaliser(text) for text in texts]
         ids = self.task.source.tokenizer.encode_many(inner)
         for number, text in enumerate(texts):
-            yield Part(number, text, inner[number], [*ids[number], EOS])
+            yield Passage(number, text, inner[number], [*ids[number], EOS])
 
-    def _cut(self, whole: Part) -> list[Part]:
+    def _cut(self, whole: Passage) -> list[Passage]:
         """The parts of a text that the model can take: none of a blank one, several of one that is too long."""
         if len(whole.ids) == 1:
             self.counts["blank"] += 1
@@ -123,7 +104,7 @@ class Predictor:
         return [replace(part, number=whole.number) for part in self._read(pieces) if len(part.ids) > 1]
 
     def _search(
-        self, parts: list[Part], options: Search, prefixes: list[list[int]] | None, seeds: list[int], align: bool
+        self, parts: list[Passage], options: Search, prefixes: list[list[int]] | None, seeds: list[int], align: bool
     ) -> list[list[Hypothesis]]:
         def find(rows: list[int]) -> tuple[list[list[Hypothesis]], Counter[str]]:
             counts: Counter[str] = Counter()  # of this batch: several may be worked on at a time
@@ -148,7 +129,7 @@ class Predictor:
                 results[row] = hypotheses
         return results
 
-    def _finish(self, part: Part, hypothesis: Hypothesis, align: bool, counts: Counter[str]) -> Hypothesis:
+    def _finish(self, part: Passage, hypothesis: Hypothesis, align: bool, counts: Counter[str]) -> Hypothesis:
         """Ids → text, with unknown words copied from the source word most looked at."""
         counts["cut off"] += not hypothesis.finished
         source_tokens = tuple(self.task.source.tokenizer.split(part.inner))
@@ -232,48 +213,6 @@ class Predictor:
 
         kind = self.about["model"].get("kind", "transformer")
         return Description(self.about["name"], kind, self.about.get("parameters", 0))
-
-
-def join(parts: list[list[Hypothesis]]) -> list[Hypothesis]:
-    """Outputs of the parts of one text → outputs of the whole; no part at all is a blank line."""
-    if not parts:
-        return [BLANK]
-    if len(parts) == 1:
-        return parts[0]
-    return [join_part([outputs[min(rank, len(outputs) - 1)] for outputs in parts]) for rank in range(len(parts[0]))]
-
-
-def join_part(parts: list[Hypothesis]) -> Hypothesis:
-    """One output from those of consecutive parts."""
-    alignment: list[tuple[int, int]] = []
-    sources = targets = 0
-    for part in parts:
-        alignment += [(source + sources, target + targets) for source, target in part.alignment or ()]
-        sources, targets = sources + len(part.source_tokens), targets + len(part.tokens)
-    return Hypothesis(
-        ids=tuple(token for part in parts for token in part.ids),
-        score=sum(part.score for part in parts),
-        log_probability=sum(part.log_probability for part in parts),
-        text=" ".join(part.text for part in parts if part.text),
-        tokens=tuple(token for part in parts for token in part.tokens),
-        source_tokens=tuple(token for part in parts for token in part.source_tokens),
-        alignment=None if parts[0].alignment is None else tuple(alignment),
-        finished=all(part.finished for part in parts),
-    )
-
-
-def split_long(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Halve a text that does not fit, at the end of a sentence or a space nearest its middle, until it does."""
-    if len(text) < 2 or fits(text):
-        return [text]
-    middle = len(text) // 2
-    for pattern in (r"(?<=[.!?;。！？])\s+", r"\s+"):
-        cuts = [match.end() for match in re.finditer(pattern, text) if 0 < match.end() < len(text)]
-        cut = min(cuts, key=lambda place: abs(place - middle), default=0)
-        if cut and (pattern == r"\s+" or len(text) // 4 < cut < 3 * len(text) // 4):
-            break
-    cut = cut or middle
-    return [part for half in (text[:cut], text[cut:]) if half.strip() for part in split_long(half, fits)]
 
 
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> list[Result]:

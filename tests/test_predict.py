@@ -8,7 +8,7 @@ from regard.config import Search, Text
 from regard.data.batch import EOS, UNK, Hypothesis
 from regard.data.tokenizer import train_tokenizer
 from regard.errors import ConfigError, DataError, ModelError
-from regard.predict import Predictor, join_part, length_batches, split_long
+from regard.predict import Predictor, length_batches
 from regard.tasks.translation import Translation
 
 
@@ -75,37 +75,12 @@ def test_options_of_the_search_are_checked(parrot):
         parrot.translate("a")
 
 
-def test_splitting():
-    fits = lambda text: len(text) <= 10  # noqa: E731
-    assert split_long("short", fits) == ["short"]
-    for text in (
-        "one two. three four. five",
-        "x" * 50,
-        "a b c d e f g h i j k l",
-        "word " * 9,
-        ". " * 30,
-        "ab" + " " * 40,
-    ):
-        parts = split_long(text, fits)
-        assert all(part.strip() and len(part) <= 10 for part in parts if not part.isspace())
-        assert "".join("".join(parts).split()) == "".join(text.split()), "nothing is lost"
-    assert split_long("one two. three four.", lambda text: len(text) <= 12) == ["one two. ", "three four."]
-
-
 def test_batches_by_length():
     lengths = [3, 9, 1, 5, 5, 2]
     batches = length_batches(lengths, 10)
     assert sorted(row for batch in batches for row in batch) == list(range(6))
     assert all(len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= 10 for batch in batches)
     assert length_batches([], 10) == []
-
-
-def test_joined_parts():
-    one = Hypothesis((4,), -1.0, -2.0, "x", ("x",), ("s", "t"), ((1, 0),))
-    two = Hypothesis((5, 6), -3.0, -4.0, "y z", ("y", "z"), ("u",), ((0, 0), (0, 1)), finished=False)
-    whole = join_part([one, two])
-    assert (whole.text, whole.log_probability, whole.finished) == ("x y z", -6.0, False)
-    assert whole.alignment == ((1, 0), (2, 1), (2, 2))
 
 
 # Real models through the library

@@ -37,7 +37,7 @@ from regard.errors import ConfigError, DataError, Interrupted
 from regard.origin import usable_cores
 
 if TYPE_CHECKING:
-    from regard.predict import Part as Reading
+    from regard.passage import Passage
     from regard.predict import Predictor
 
 Item = TypeVar("Item")
@@ -160,20 +160,20 @@ class Job:
             raise DataError(f"--prefix has more lines than the input, which has {done}")
         return done
 
-    def blocks(self, lines: Iterator[str]) -> "Iterator[tuple[list[str], list[Reading]]]":
+    def blocks(self, lines: Iterator[str]) -> "Iterator[tuple[list[str], list[Passage]]]":
         """Blocks of lines, and what the model takes of them."""
         while block := list(islice(lines, self.block)):
             yield block, self.predictor.read(block)
 
-    def records(self, block: list[str], parts: "list[Reading]", first: int) -> list[list[str]]:
+    def records(self, block: list[str], parts: "list[Passage]", first: int) -> list[list[str]]:
         """The output lines of each input line."""
         prefixes = None
         if self.prefixes is not None:
             prefixes = list(islice(self.prefixes, len(block)))
             if len(prefixes) < len(block):
                 raise DataError(f"--prefix has {first + len(prefixes)} lines, the input has more")
-        found = self.predictor.nbest_of(
-            parts, len(block), prefixes=prefixes, align=self.align or self.jsonl, first=first, **self.search
+        found = self.predictor.nbest(
+            block, prefixes=prefixes, align=self.align or self.jsonl, first=first, parts=parts, **self.search
         )
         return [
             self.record(first + number, line, outputs)

@@ -55,15 +55,6 @@ def best_words(
 
 def most_probable(prices: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
     """The best word of each row."""
-    blocks = prices.size(1) // BLOCK
-    if prices.numel() <= FEW or not blocks:
+    if prices.numel() <= FEW:
         return prices.argmax(-1)
-    whole, rest = prices.split([blocks * BLOCK, prices.size(1) - blocks * BLOCK], 1)
-    whole = whole.unflatten(1, (blocks, BLOCK))
-    highest, block = whole.amax(2).max(1)
-    inside = whole[torch.arange(len(whole), device=whole.device), block].argmax(1)
-    found = block * BLOCK + inside
-    if not rest.size(1):
-        return found
-    other, place = rest.max(1)
-    return torch.where(other > highest, blocks * BLOCK + place, found)
+    return best_words(prices, prices.new_zeros(len(prices), 1), 1)[2][:, 0]

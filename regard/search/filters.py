@@ -52,8 +52,10 @@ def restrict(scores: Tensor, history: Tensor, sentences: Sequence[int], request:
     rows, tokens = list(forced), list(forced.values())
     prices = scores[rows, tokens] if forced else None  # as the model gives them
     ends = scores[:, EOS].clone() if options.no_repeat else None
-    never = (PAD, BOS, EOS) if step < options.minimum_length else (PAD, BOS)
-    scores[:, min(never) : max(never) + 1] = NEVER
+    scores[:, PAD] = NEVER
+    scores[:, BOS] = NEVER
+    if step < options.minimum_length:
+        scores[:, EOS] = NEVER
     if ends is not None and step >= options.no_repeat:
         forbid_repeats(scores, history, options.no_repeat)
         stuck = scores.amax(-1) == NEVER

@@ -53,11 +53,16 @@ def test_step_by_step_is_the_layers(norm, activation):
 @pytest.mark.parametrize(
     "options",
     [{"positions": "rotary"}, {"positions": "shaw"}, {"neighbourhood": 4}, {"norm": "none"}, {"residual": False},
-     {"self_attention": False}, {"feed_forward": 0}, {"norm": "post"}],
+     {"self_attention": False}, {"feed_forward": 0}],
 )  # fmt: skip
 def test_other_parts_have_no_steps(options):
+    assert Layers.of([make_layer(**options)]) is None
     assert Layers.of([make_layer(), make_layer(**options)]) is None
     assert len(Layers.of([make_layer(), make_layer()]).weights) == 2
+
+
+def test_layers_that_differ_have_no_steps():
+    assert Layers.of([make_layer(), make_layer(norm="post")]) is None
 
 
 def opened(past: Past) -> Past:
