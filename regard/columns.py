@@ -29,8 +29,9 @@ def add_fertilities(prepared: Prepared, say: Say) -> Prepared:
     say("aligning source and target, for the fertilities")
     stores = prepared.train, prepared.valid
     rows = chain.from_iterable(store.rows(range(len(store))) for store in stores)
-    found = iter(corpus_fertilities(rows, ended=True, say=say))
-    parts = [[next(found)[:-1] for _ in range(len(store))] for store in stores]
+    words = ((source[:-1], target[:-1]) for source, target in rows)  # EOS belongs to EOS alone
+    found = iter(corpus_fertilities(words, say=say))
+    parts = [[next(found) for _ in range(len(store))] for store in stores]
     counts = Histogram.of(chain.from_iterable(parts))
     say(f"fertilities: mean {counts.mean:.2f}, none for {counts.zeros:.0%} of the source tokens")
     train, valid = (

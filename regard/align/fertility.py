@@ -41,20 +41,12 @@ def fertility(links: Links, source: int, target: int) -> np.ndarray:
 def corpus_fertilities(
     rows: Iterable[Row],
     options: AlignerOptions | None = None,
-    *,
-    ended: bool = False,
     say: Say = lambda text: None,
 ) -> list[np.ndarray]:
-    """Rows of (source ids, target ids) → the fertilities of each source, aligned over the whole corpus.
-
-    With `ended` the rows of both sides end in EOS, as those of a store do; the two EOS belong to each other alone.
-    """
+    """Rows of (source ids, target ids) → the fertilities of each source, aligned over the whole corpus."""
     options = options or AlignerOptions()
-    if ended:
-        rows = ((source[:-1], target[:-1]) for source, target in rows)
     bitext = Bitext.read(rows, options.longest)
-    end = np.ones(int(ended), dtype=np.int64)
-    return [np.concatenate([each, end]) for each in make_fertilities(align_bitext(bitext, options, say), bitext)]
+    return list(make_fertilities(align_bitext(bitext, options, say), bitext))
 
 
 def make_fertilities(links: Iterable[Links], bitext: Bitext) -> Iterator[np.ndarray]:

@@ -29,7 +29,7 @@ from regard.models.base import Memory
 from regard.models.parallel import Canvas, Filled, Parallel, copied
 from regard.models.transformer import Sizes, Transformer
 from regard.nn.attention import padding_mask
-from regard.nn.chance import uniform
+from regard.nn.chance import draw
 from regard.nn.ctc import NEVER, best_path, collapse, ctc_log_probability, path_prices
 
 BLANK = BOS  # never stands inside an output
@@ -126,8 +126,7 @@ class CTC(Parallel):
         is_word: Bool[Tensor, "N T"] = (path % 2 == 1) & canvas.mask
         written = with_blank(words).gather(1, torch.where(is_word, path // 2 + 1, 0))
         wrong = ((written != likeliest) & canvas.mask).sum(1)
-        chance = uniform(path.shape, path.device).masked_fill(~is_word, 2)
-        shown = (chance.argsort(1).argsort(1) < (self.options.glance * wrong).long()[:, None]) & is_word
+        shown = draw(is_word, (self.options.glance * wrong).long())
         return replace(canvas, tokens=torch.where(shown, written, canvas.tokens))
 
 

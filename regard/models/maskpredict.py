@@ -25,7 +25,7 @@ from regard.models.base import Memory
 from regard.models.parallel import Canvas, Refining
 from regard.models.transformer import Sizes, Transformer
 from regard.nn.attention import padding_mask
-from regard.nn.chance import uniform
+from regard.nn.chance import draw, uniform
 
 HIDDEN = BOS  # never stands inside an output
 
@@ -67,8 +67,7 @@ class MaskPredict(Refining):
         if not self.training:
             return canvas, loss
         number = (uniform(canvas.length.shape, canvas.length.device) * canvas.length).long() + 1
-        chance = uniform(canvas.tokens.shape, number.device).masked_fill(~canvas.mask, 2)
-        hidden = chance.argsort(-1).argsort(-1) < number[:, None]
+        hidden = draw(canvas.mask, number)
         words = batch.target[:, : hidden.size(1)]
         return self.hide(canvas, words, hidden), loss
 

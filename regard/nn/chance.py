@@ -37,6 +37,12 @@ def uniform(shape: Sequence[int], device: torch.device) -> Tensor:
     return torch.rand(*shape, device=device, generator=present())
 
 
+def draw(among: Tensor, number: Tensor) -> Tensor:
+    """So many of the places of each row that are True, any of them with the same chance: [N, T], [N] → [N, T]."""
+    order = uniform(among.shape, among.device).masked_fill(~among, 2).argsort(1)  # the others come last
+    return among & (order.argsort(1) < number[:, None])
+
+
 def gumbel(noise: Tensor) -> Tensor:
     """From numbers from 0 to 1, what to add to log-probabilities so that the largest is a draw by them."""
     return -(-noise.clamp_min(1e-20).log()).clamp_min(1e-20).log()

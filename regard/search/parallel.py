@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, PAD, Hypothesis, Pass, Writing
+from regard.search.best import most_probable, priced
 from regard.search.filters import NEVER, Request, check_number
 from regard.search.sample import generator
 
@@ -104,10 +105,11 @@ def make_writing(filler: Filler, canvas: Any, steps: list[Step], row: int) -> Wr
 
 def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
     """The most probable token of every place, and its log-probability."""
-    prices = filler.fill(canvas).float().log_softmax(-1)
-    prices[:, :, [token for token in (PAD, BOS, EOS) if token != filler.blank]] = NEVER
-    best = prices.max(-1)
-    return best.indices, best.values
+    logits = filler.fill(canvas).float()
+    prices, taken = priced(logits.flatten(0, 1))
+    prices[:, [token for token in (PAD, BOS, EOS) if token != filler.blank]] = NEVER
+    words = most_probable(prices)
+    return words.view(logits.shape[:2]), (prices.gather(1, words[:, None])[:, 0] - taken).view(logits.shape[:2])
 
 
 def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, hidden: Tensor) -> Step:

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from regard.align.aligner import AlignerOptions
 from regard.align.fertility import Histogram, assign, corpus_fertilities, fertility
-from regard.data.batch import EOS
-from regard.data.store import write_store
 from regard.tasks.bilingual import Habits, aligned_pairs
 
 
@@ -53,7 +51,7 @@ def rows_of(pairs):
     return [tuple([int(word[1:]) + 4 for word in text.split()] for text in pair.pair) for pair in pairs]
 
 
-def test_of_a_corpus(tmp_path):
+def test_of_a_corpus():
     """Where one word in four makes two, nine fertilities of ten are found again."""
     habits = Habits(phrases=0.25, compounds=0, second=0, dropped=0, inserted=0, swapped=0.1, moved=0, turned=0)
     pairs = aligned_pairs(300, words=60, habits=habits)
@@ -63,15 +61,6 @@ def test_of_a_corpus(tmp_path):
     assert [each.sum() for each in found] == [len(target) for _, target in rows]
     same = np.concatenate([one == other for one, other in zip(found, truth, strict=True)])
     assert same.mean() > 0.89
-
-    # the same from a store, whose rows end in EOS on both sides
-    store = write_store(tmp_path / "store", rows, 100, 100)
-    ended = corpus_fertilities(store.rows(range(len(store))), ended=True)
-    for row, plain, more in zip(store.rows(range(len(store))), found, ended, strict=True):
-        assert row.source[-1] == row.target[-1] == EOS
-        assert more.tolist() == [*plain.tolist(), 1]
-        assert len(more) == len(row.source)
-        assert more.sum() == len(row.target)
 
 
 def test_blank_and_too_long_pairs_have_fertilities_too():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.nn import chance
-from regard.nn.chance import choose_places, drawing_from, gumbel, uniform
+from regard.nn.chance import choose_places, draw, drawing_from, gumbel, uniform
 
 CPU = torch.device("cpu")
 
@@ -66,3 +66,12 @@ def test_the_largest_with_gumbel_noise_is_a_draw():
     wanted = torch.tensor([0.5, 0.3, 0.2])
     drawn = (wanted.log() + gumbel(torch.rand(20_000, 3))).argmax(-1)
     torch.testing.assert_close(drawn.bincount() / 20_000, wanted, atol=0.015, rtol=0)
+
+
+def test_so_many_places_are_drawn_each_with_the_same_chance():
+    torch.manual_seed(0)
+    among = torch.tensor([True, False, True, True, True, False]).expand(20_000, -1)
+    drawn = draw(among, torch.full((20_000,), 2))
+    assert drawn.sum(1).eq(2).all()
+    assert drawn.double().mean(0).tolist() == pytest.approx([0.5, 0, 0.5, 0.5, 0.5, 0], abs=0.02)
+    assert draw(among[:3], torch.tensor([0, 4, 9])).sum(1).tolist() == [0, 4, 4]  # never more than there are
