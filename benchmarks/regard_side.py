@@ -104,8 +104,7 @@ def count_tokens(run: Run, steps: range) -> int:
 
 def count_parameters(shape: Shape) -> int:
     """Trained numbers of the model."""
-    with torch.device("meta"):
-        model = build_model(model_section(shape), shape.vocabulary, shape.vocabulary)
+    model = build_model(model_section(shape), shape.vocabulary, shape.vocabulary)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

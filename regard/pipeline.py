@@ -170,8 +170,7 @@ def check_options(run: Run) -> Run:
         raise ConfigError(f"model.tie = '{section['tie']}' needs one vocabulary for both sides: text.joint = true")
     if run.distill and run.data.prepared:
         raise ConfigError(f"data.prepared = '{run.data.prepared}': a run with a teacher makes its own corpus")
-    with torch.device("meta"):
-        limit = build_model(section, 8, 8).limit
+    limit = build_model(section, 8, 8).limit
     if limit is not None and run.data.max_length > limit:
         raise ConfigError(
             f"data.max_length = {run.data.max_length} is beyond the {limit} positions the model can learn"

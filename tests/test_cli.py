@@ -48,6 +48,15 @@ def test_importing_regard_imports_no_torch():
     assert done.stdout == "False True\n", done.stderr
 
 
+def test_translating_does_not_wait_for_the_compiler_of_torch(shop):
+    code = (
+        "import sys, regard; model = regard.load(sys.argv[1], engine='torch'); model.nbest(['a b']);"
+        "print('torch' in sys.modules, 'torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, shop / "transformer"], capture_output=True, text=True)
+    assert done.stdout == "True False\n", done.stderr
+
+
 def test_version(call):
     import regard
 

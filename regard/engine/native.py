@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.config import Search, longest_output
 from regard.data.batch import Batch, Hypothesis, Writing, make_batch
@@ -216,22 +217,42 @@ def load_model(directory: Path, config: dict[str, Any]) -> Model:
     """The model described by config.json with the weights beside it; names and shapes must agree."""
     path = directory / "model.safetensors"
     try:
-        sizes = config["vocabulary"]
-        with torch.device("meta"):
-            shapes = expected_shapes(build_model(config["model"], sizes["source"], sizes["target"]))
         found = load_file(path)
+        sizes = config["vocabulary"]
+        with AtMost(2 * sum(map(Tensor.numel, found.values())) + 2**20):
+            model = build_model(config["model"], sizes["source"], sizes["target"])
     except (KeyError, TypeError) as error:
         raise ModelError(f"{directory / 'config.json'}: missing or wrong entry: {error}") from None
     except ConfigError as error:
         raise ModelError(f"{directory / 'config.json'}: {error}") from None
+    except MemoryError:
+        raise ModelError(f"{directory / 'config.json'}: implies far more weights than {path.name} holds") from None
     except Exception as error:  # safetensors raises a type of its own that has no public name
         raise ModelError(f"{path}: cannot be read: {error}") from None
-    check_shapes(path, shapes, {name: tuple(tensor.shape) for name, tensor in found.items()})
-    model = build_model(config["model"], sizes["source"], sizes["target"])
+    check_shapes(path, expected_shapes(model), {name: tuple(tensor.shape) for name, tensor in found.items()})
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             tensor.copy_(found[name])
     return model
+
+
+class AtMost(TorchFunctionMode):
+    """No more elements are set aside for weights than so many, whatever a configuration says.
+
+    The device "meta" would need none at all, but with it torch loads its compiler, which takes as long as torch itself.
+    """
+
+    def __init__(self, elements: int) -> None:
+        super().__init__()
+        self.left = elements
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.empty:
+            sizes = args[0] if args and isinstance(args[0], Sequence) else args
+            self.left -= math.prod(sizes)
+            if self.left < 0:
+                raise MemoryError
+        return func(*args, **(kwargs or {}))
 
 
 def expected_shapes(model: Model) -> dict[str, tuple[int, ...]]:

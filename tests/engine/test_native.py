@@ -217,6 +217,9 @@ def test_loaded_engine_gives_the_same_scores(saved, models):
         ({"model": {"kind": "perceptron"}}, r"config\.json: .*unknown model 'perceptron'"),
         ({"vocabulary": {}}, r"config\.json: missing or wrong entry: 'source'"),
         ({"vocabulary": 3}, r"config\.json: missing or wrong entry"),
+        ({"vocabulary": {"source": 2**40, "target": 9}}, r"config\.json: implies far more weights than model\.safe"),
+        ({"model": TRANSFORMER | {"width": 2**16}}, r"config\.json: implies far more weights"),
+        ({"model": TRANSFORMER | {"encoder_layers": 10**6}}, r"config\.json: implies far more weights"),
     ],
 )
 def test_weights_must_be_those_of_the_configuration(saved, change, message):
