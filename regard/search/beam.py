@@ -14,10 +14,11 @@ import math
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from regard.config import Search, length_penalty
-from regard.data.batch import BOS, EOS, Hypothesis
+from regard.data.batch import BOS, EOS, PAD, Hypothesis
 from regard.search.best import best_words, priced
 from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
@@ -29,19 +30,20 @@ def beam_search(decoder: Decoder, state: Any, request: Request, options: Search)
     found: list[list[Hypothesis]] = [[] for _ in range(len(request))]
     rows = list(range(len(request)))  # the sentence of each row of scores
     over = [False] * len(rows)
-    state = decoder.select(state, torch.arange(len(rows), device=device).repeat_interleave(width), None)
-    scores = torch.full((len(rows), width), NEVER, device=device)
-    scores[:, 0] = 0
-    history = torch.empty(len(rows) * width, 0, dtype=torch.long, device=device)
-    tokens = torch.full((len(rows) * width, 1), BOS, device=device)
+    scores = torch.zeros(len(rows), 1, device=device)  # there is one beginning before the first word, and K after it
+    history = torch.empty(len(rows), 0, dtype=torch.long, device=device)
+    tokens = torch.full((len(rows), 1), BOS, device=device)
     while True:
+        beams = scores.size(1)
         logits, state = decoder.step(tokens, state)
         prices, total = priced(logits.float())
-        restrict(prices, history, [sentence for sentence in rows for _ in range(width)], request, options)
+        restrict(prices, history, [sentence for sentence in rows for _ in range(beams)], request, options)
+        candidates = best_words(prices, scores - total.view_as(scores), 2 * width)
         best, parents, chosen = (
-            each.tolist() for each in best_words(prices, scores - total.view_as(scores), 2 * width)
+            complete(each.tolist(), 2 * width, none) for each, none in zip(candidates, (NEVER, 0, PAD), strict=True)
         )
-        finish(found, rows, over, best, parents, chosen, history, request, options)
+        lines = history.view(len(rows), beams, -1)
+        finish(found, rows, over, best, parents, chosen, lines, request, options)
         alive = [living(words, width) for words in chosen]
         for row, places in enumerate(alive):
             top = best[row][places[0]]
@@ -51,13 +53,18 @@ def beam_search(decoder: Decoder, state: Any, request: Request, options: Search)
         stay = remaining(over)
         kept = stay if stay else range(len(rows))
         scores = torch.tensor([[best[row][place] for place in alive[row]] for row in kept], device=device)
-        beams = torch.tensor([row * width + parents[row][place] for row in kept for place in alive[row]], device=device)
+        past = torch.tensor([row * beams + parents[row][place] for row in kept for place in alive[row]], device=device)
         tokens = torch.tensor([[chosen[row][place]] for row in kept for place in alive[row]], device=device)
-        history = torch.cat([history.index_select(0, beams), tokens], 1)
-        state = decoder.select(state, beams, torch.tensor(stay, device=device) if stay else None)
+        history = torch.cat([history.index_select(0, past), tokens], 1)
+        state = decoder.select(state, past, torch.tensor(stay, device=device) if stay else None)
         if stay:
             rows, over = [rows[row] for row in stay], [False] * len(stay)
     return [sorted(outputs, key=lambda output: -output.score)[: options.nbest] for outputs in found]
+
+
+def complete(lists: list[list[Any]], number: int, none: float) -> list[list[Any]]:
+    """So many candidates of each sentence; a small vocabulary has fewer, and those that are missing cannot win."""
+    return [each + [none] * (number - len(each)) for each in lists]
 
 
 def living(words: list[int], width: int) -> list[int]:
@@ -72,18 +79,18 @@ def finish(
     best: list[list[float]],
     parents: list[list[int]],
     chosen: list[list[int]],
-    history: Tensor,
+    lines: Int[Tensor, "B K T"],
     request: Request,
     options: Search,
 ) -> None:
     """Candidates among the first K that end become outputs."""
-    width, length = options.beam, history.size(1)
+    width, length = options.beam, lines.size(2)
     for row, words in enumerate(chosen):
         for place in [place for place in range(width) if words[place] == EOS and not over[row]]:
             log_probability = best[row][place]
             if not math.isfinite(log_probability):
                 continue
-            ids = tuple(history[row * width + parents[row][place]].tolist())
+            ids = tuple(lines[row, parents[row][place]].tolist())
             score = log_probability / length_penalty(length, options)
             cut = length >= request.limits[rows[row]]
             found[rows[row]].append(Hypothesis(ids, score, log_probability, finished=not cut))

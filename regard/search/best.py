@@ -27,13 +27,16 @@ def priced(logits: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N V"], Float[Te
 def best_words(
     prices: Float[Tensor, "N V"], paid: Float[Tensor, "B K"], number: int
 ) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"], Int[Tensor, "B k"]]:
-    """The best extensions of each sentence's K beams, for which so much is paid: log-probability, beam, word."""
+    """The best extensions of each sentence's K beams, for which so much is paid: log-probability, beam, word.
+
+    There are fewer than asked for where K vocabularies have no more.
+    """
     size, (sentences, beams), offset = prices.size(1), paid.shape, paid.view(-1, 1)
     blocks = size // BLOCK
     if prices.numel() <= FEW or blocks <= number:
         few = min(number, size)  # of each beam: no more of its extensions can be among the best
         each, words = prices.topk(few, 1)
-        best, where = (offset + each).view(sentences, -1).topk(number, 1)
+        best, where = (offset + each).view(sentences, -1).topk(min(number, beams * few), 1)
         return best, where // few, words.view(sentences, -1).gather(1, where)
     whole = prices[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
     highest = (whole.amax(2) + offset).view(sentences, -1)  # [B, beams · blocks]
