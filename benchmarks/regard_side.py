@@ -109,7 +109,7 @@ def count_parameters(shape: Shape) -> int:
 
 
 def decode(job: Job) -> Figures:
-    """Target tokens per second for each (batch, beam), every output exactly `length` tokens long."""
+    """Target tokens per second for each (batch, beam), every output exactly `length` tokens long, its end counted."""
     torch.set_num_threads(job["threads"])
     shape, length = SHAPES[job["shape"]], job["length"]
     torch.manual_seed(job["seed"])
@@ -118,16 +118,16 @@ def decode(job: Job) -> Figures:
     for batch, beam in job["cases"]:
         sources = [[*row, EOS] for row in typical(batch, job["seed"], shape.vocabulary, job.get("source", 0))]
         once = partial(engine.search, sources, fixed_search(beam, length))
-        if {len(outputs[0].ids) for outputs in once()} != {length}:
+        if {len(outputs[0].ids) + 1 for outputs in once()} != {length}:
             raise RuntimeError("an output is not as long as it must be")
         figures[f"{batch}x{beam}"] = rate(once, batch * length, job["seconds"])
     return figures
 
 
 def fixed_search(beam: int, length: int) -> Search:
-    """A search whose outputs are all equally long."""
+    """A search whose outputs all have so many tokens, the end counted: it is computed as every other."""
     method = "greedy" if beam == 1 else "beam"
-    return Search(method=method, beam=beam, minimum_length=length, maximum_length=length)
+    return Search(method=method, beam=beam, minimum_length=length - 1, maximum_length=length - 1)
 
 
 def learn(job: Job) -> Figures:
