@@ -546,7 +546,18 @@ def test_recording_changes_no_logit(model):
     assert_near(recorded, fused)
 
 
-# Search: rows of the state
+# Search: what it uses instead of the layers, and rows of the state
+
+
+@torch.no_grad()
+def test_a_search_reads_sources_and_fills_places_as_the_layers_do(model):
+    batch, layout = model.tensors(BATCH), model.lay_out()
+    wanted, found = model.encode(batch), model.encode_by(layout, batch)
+    assert torch.equal(found.mask, wanted.mask)
+    assert_near(found.values[wanted.mask], wanted.values[wanted.mask])
+    if isinstance(model, Parallel):
+        canvas, _ = model.teach(batch, wanted)
+        assert_near(model.fill(canvas, found, layout)[canvas.mask], model.fill(canvas, wanted)[canvas.mask])
 
 
 @pytest.mark.word_by_word

@@ -59,11 +59,11 @@ class NativeEngine:
         if isinstance(self.models[0], Parallel):
             if any(prefixes or ()):
                 raise ConfigError("forced beginnings: a model that writes all words at once cannot follow them")
-            return parallel_search(self._filler(self.models[0], batch), request, options)
+            return parallel_search(self._filler(batch), request, options)
         with torch.inference_mode():
             state = tuple(
-                self._start(model, batch, steps)
-                for model, (steps, _, _) in zip(self.words, self._laid_out, strict=True)
+                self._start(model, batch, layout)
+                for model, (layout, _, _) in zip(self.words, self._laid_out, strict=True)
             )
         find = beam_search if options.method == "beam" else SEARCHES[options.method]
         return find(Decoder(self._step, self._select, self.device), state, request, options)
@@ -73,13 +73,14 @@ class NativeEngine:
         """The models, all of which write word by word."""
         return [model for model in self.models if isinstance(model, Autoregressive)]
 
-    @staticmethod
-    def _filler(model: Parallel, batch: Batch) -> Filler:
+    def _filler(self, batch: Batch) -> Filler:
+        model, (layout, _, _) = self.models[0], self._laid_out[0]
+        assert isinstance(model, Parallel)
         with torch.inference_mode():
-            memory = model.encode(model.tensors(batch))
+            memory = model.encode_by(layout, model.tensors(batch))
         return Filler(
             propose=lambda number, generators: model.propose(memory, number, generators),
-            fill=lambda canvas: model.output(model.fill(canvas, memory)),
+            fill=lambda canvas: model.output(model.fill(canvas, memory, layout)),
             hide=model.hide if isinstance(model, Refining) else None,
             read=model.read,
             copies=model.copies,
@@ -89,15 +90,15 @@ class NativeEngine:
     @cached_property
     def _laid_out(self) -> list[tuple[Any, Tensor, Tensor | None]]:
         """The layers of each model as a search reads them, its output weights [in, out] and bias: none changes here."""
-        weights = [model.output_weights() for model in self.words]
+        weights = [model.output_weights() for model in self.models]
         return [
             (model.lay_out(), weight.detach().t().contiguous(), bias)
-            for model, (weight, bias) in zip(self.words, weights, strict=True)
+            for model, (weight, bias) in zip(self.models, weights, strict=True)
         ]
 
     @staticmethod
     def _start(model: Autoregressive, batch: Batch, layout: Any = None) -> tuple[Any, Any]:
-        memory = model.encode(model.tensors(batch))
+        memory = model.encode_by(layout, model.tensors(batch))
         return model.start(memory, layout), memory
 
     def _step(self, tokens: Tensor, states: Any) -> tuple[Tensor, Any]:
@@ -155,7 +156,7 @@ class NativeEngine:
         if not isinstance(model, Parallel):
             return {}
         request = Request([longest_output(len(source), options, self.limit)], None, [0])
-        return trace(self._filler(model, make_batch([source])), request, options)[0]
+        return trace(self._filler(make_batch([source])), request, options)[0]
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -118,6 +118,14 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def encode(self, batch: Batch) -> Memory: ...
 
+    def lay_out(self) -> Any:
+        """What a search can use instead of the layers, for as long as no weight changes."""
+        return None
+
+    def encode_by(self, layout: Any, batch: Batch) -> Memory:
+        """The same as `encode`, by what `lay_out` has made."""
+        return self.encode(batch)
+
     @abstractmethod
     def output_weights(self) -> tuple[Tensor, Tensor | None]:
         """Weight [V,D] and bias [V] of the output layer."""
@@ -155,10 +163,6 @@ class Model(nn.Module, ABC):
 
 class Autoregressive(Model):
     """Word after word: the loss and the reordering of states are the same for all."""
-
-    def lay_out(self) -> Any:
-        """What a search can use instead of the layers, for as long as no weight changes; `start` takes it."""
-        return None
 
     @abstractmethod
     def start(self, memory: Memory, layout: Any = None) -> State: ...

@@ -21,17 +21,28 @@ from torch import Tensor, nn
 from regard.data.batch import EOS, PAD, Batch
 from regard.models.base import Memory, Model, check_shared
 from regard.models.transformer import (
+    ENCODER,
     EncoderLayer,
+    Layout,
     Transformer,
     make_feed_forward,
     make_norm,
     make_projection,
     make_residual,
+    through_encoder,
 )
 from regard.nn.attention import MultiHead, hide, padding_mask
 from regard.nn.embedding import Embedding, token_table
 from regard.nn.position import Sinusoidal
 from regard.nn.self_attention import PositionalAttention, SelfAttention
+from regard.nn.sweep import Stack
+
+PARTS = (
+    ("place_attention", "around_attention"),
+    ("place_positions", "around_positions"),
+    ("cross_attention", "around_cross"),
+    ("feed_forward", "around_feed_forward"),
+)
 
 
 @dataclass(frozen=True)
@@ -132,19 +143,27 @@ class Parallel(Model):
         """Where the words of a target stand, and the price of all but them."""
         return Filled(hidden, None, canvas.price)
 
+    @torch.no_grad()
+    def lay_out(self) -> Layout:
+        return Layout(Stack.of([*self.encoder], ENCODER), Stack.of([*self.decoder], PARTS))
+
     def encode(self, batch: Batch) -> Memory:
+        return self.encode_by(None, batch)
+
+    def encode_by(self, layout: Layout | None, batch: Batch) -> Memory:
         mask = padding_mask(batch.source_length, batch.source.size(1))
         x = hide(self.source(batch.source), mask)
-        for layer in self.encoder:
-            x = layer(x, mask)
-        x = hide(self.encoder_norm(x), mask)
+        x = hide(self.encoder_norm(through_encoder(self.encoder, layout, x, mask)), mask)
         projected = tuple(layer.cross_attention.project(x) for layer in self.decoder)  # type: ignore[operator]
         return Memory(x, mask, projected, tokens=batch.source)
 
-    def fill(self, canvas: Canvas, memory: Memory) -> Float[Tensor, "N T D"]:
+    def fill(self, canvas: Canvas, memory: Memory, layout: Layout | None = None) -> Float[Tensor, "N T D"]:
         """Hidden vectors of all places."""
         mask = canvas.mask
         x, positions = hide(self.canvas(canvas.tokens), mask), self.positions(0, canvas.tokens.size(1))
+        stack = layout and layout.decoder
+        if stack is not None and not stack.watched:
+            return self.decoder_norm(stack.forward(x, mask, positions, (memory.projected, memory.mask)))
         for layer, (keys, values) in zip(self.decoder, memory.projected, strict=True):
             x = layer(x, mask, positions, keys, values, memory.mask)
         return self.decoder_norm(x)

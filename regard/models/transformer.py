@@ -23,12 +23,15 @@ from torch import Tensor, nn
 from regard.config import Count, Fraction, Options, Positive
 from regard.data.batch import Batch
 from regard.models.base import Autoregressive, Memory, check_shared, select_rows
-from regard.nn.attention import Attention, MultiHead, hide, padding_mask
+from regard.nn.attention import MultiHead, hide, padding_mask
 from regard.nn.blocks import Activation, FeedForward, Norm, Residual, Skip
 from regard.nn.embedding import Embedding, PositionJoin, token_table
 from regard.nn.relative import RelationKind, make_relation
 from regard.nn.self_attention import Cache, SelfAttention
 from regard.nn.step import Layers, Past, Sight, Stepper
+from regard.nn.sweep import Stack
+
+ENCODER = (("self_attention", "around_attention"), ("feed_forward", "around_feed_forward"))
 
 
 class EncoderLayer(nn.Module):
@@ -145,6 +148,24 @@ class Sizes(Options):
         return self
 
 
+@dataclass(frozen=True)
+class Layout:
+    """The layers as a search reads them; None where they have parts that are not known there."""
+
+    encoder: Stack | None
+    decoder: Any
+
+
+def through_encoder(layers: nn.ModuleList, layout: Layout | None, x: Tensor, mask: Tensor) -> Tensor:
+    """All layers of an encoder."""
+    stack = layout and layout.encoder
+    if stack is not None and not stack.watched:
+        return stack.forward(x, mask)
+    for layer in layers:
+        x = layer(x, mask)
+    return x
+
+
 @dataclass
 class TransformerState:
     """What each layer remembers of the decoded positions: here their keys and values."""
@@ -229,26 +250,27 @@ class Transformer(Autoregressive):
         return Embedding(table, options.width, absolute, options.position_join, options.max_length, options.dropout)
 
     def encode(self, batch: Batch) -> Memory:
+        return self.encode_by(None, batch)
+
+    def encode_by(self, layout: "Layout | None", batch: Batch) -> Memory:
         mask = padding_mask(batch.source_length, batch.source.size(1))
         x = hide(self.source(batch.source), mask)  # once: what is finite here stays so in all layers
-        for layer in self.encoder:
-            x = layer(x, mask)
-        x = self.encoder_norm(x)
+        x = self.encoder_norm(through_encoder(self.encoder, layout, x, mask))
         own = self.decoder[:1] if self.options.share_layers else self.decoder  # layers with weights of their own
         return Memory(x, mask, tuple(layer.cross_attention.project(x) for layer in own))  # type: ignore[operator]
 
     @torch.no_grad()
-    def lay_out(self) -> Layers | None:
-        return Layers.of([*self.decoder])
+    def lay_out(self) -> "Layout":
+        return Layout(Stack.of([*self.encoder], ENCODER), Layers.of([*self.decoder]))
 
-    def start(self, memory: Memory, layout: Layers | None = None) -> "TransformerState | Stepper":
+    def start(self, memory: Memory, layout: "Layout | None" = None) -> "TransformerState | Stepper":
         rows, heads, width = len(memory.values), self.options.heads, self.options.width
-        attentions = [each for each in self.decoder.modules() if isinstance(each, Attention)]
-        if layout is None or any(each.tap is not None for each in attentions):  # steps show nobody where they look
+        steps = layout and layout.decoder
+        if steps is None or steps.watched:
             empty = Cache.empty(rows, heads, width // heads, memory.values)
             return TransformerState(tuple(empty for _ in self.decoder), 0)
         past = Past.empty(len(self.decoder), rows, heads, width // heads, memory.values)
-        return Stepper(layout, past, Sight.of(memory.projected, memory.mask))
+        return Stepper(steps, past, Sight.of(memory.projected, memory.mask))
 
     def decode(
         self, tokens: Int[Tensor, "N T"], memory: Memory, state: "TransformerState | Stepper | None" = None

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.nn.attention import MultiHead
+from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
 from regard.nn.self_attention import SelfAttention
 
@@ -100,6 +100,7 @@ class Layers:
     """The layers of a decoder, made ready for single steps."""
 
     weights: list[list[Tensor]]  # of each layer, as `weights_of` names them
+    attentions: list[Attention]
     pre: bool  # layer norm before a part, not after it
     activation: str
     epsilon: float  # of the layer norms
@@ -107,7 +108,7 @@ class Layers:
     @classmethod
     def of(cls, layers: Sequence[nn.Module]) -> "Layers | None":
         """Layers with the usual parts; None if they have parts that are not known here."""
-        weights, kinds = [], set()
+        weights, attentions, kinds = [], [], set()
         for layer in layers:
             own, cross, forward, *around = (getattr(layer, name, None) for name in PARTS)
             if type(cross) is not MultiHead or not isinstance(forward, FeedForward):
@@ -119,9 +120,15 @@ class Layers:
             if len(norms) != len(around):
                 return None
             weights.append(weights_of(own, cross, forward, norms))
+            attentions += [own, cross]
             kinds.add((residuals[0].pre, forward.activation, norms[0].eps))
         (pre, activation, epsilon), *others = kinds
-        return None if others else cls(weights, pre, activation, epsilon)
+        return None if others else cls(weights, attentions, pre, activation, epsilon)
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody wants to see where the layers look: steps show it to nobody."""
+        return any(each.tap is not None for each in self.attentions)
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,7 @@ class Stepper:
         """What the layers make of the next position, and the stepper to go on with."""
         past, layers = self.past.open(), self.layers
         places = past.pairs, past.seen, past.length, up(past.length)
-        x = step()(x, layers.weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
+        x = scripted(all_layers)(x, layers.weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
         return x, replace(self, past=past, position=self.position + 1)
 
 
@@ -221,13 +228,14 @@ def norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
 
 
 @cache
-def step() -> Callable[..., Tensor]:
-    """All layers, without Python between their operations."""
+def scripted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function without Python between its operations."""
+    function = inspect.unwrap(function)
 
-    def resolve(name: str) -> Any:  # what stands in this file, also where a type checker is wrapped around it
-        found = globals().get(name)
+    def resolve(name: str) -> Any:  # what its file knows, also where a type checker is wrapped around it
+        found = function.__globals__.get(name)
         return inspect.unwrap(found) if inspect.isfunction(found) else found
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # nothing else does this without a compiler
-        return torch.jit.script(inspect.unwrap(all_layers), _rcb=resolve)
+        return torch.jit.script(function, _rcb=resolve)

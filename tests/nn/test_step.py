@@ -5,7 +5,7 @@ import torch
 
 from regard.models.transformer import DecoderLayer, Transformer
 from regard.nn import step as short
-from regard.nn.step import GRAIN, Layers, Past, Sight, Stepper, all_layers
+from regard.nn.step import GRAIN, Layers, Past, Sight, Stepper
 
 WIDTH, HEADS = 16, 4
 SIZE = WIDTH // HEADS
@@ -19,7 +19,7 @@ def make_layer(**options) -> DecoderLayer:
 def way(request, monkeypatch):
     """The operations as TorchScript, and as the Python they are written in."""
     if request.param == "python":
-        monkeypatch.setattr(short, "step", lambda: all_layers)
+        monkeypatch.setattr(short, "scripted", lambda function: function)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

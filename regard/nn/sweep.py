@@ -1,0 +1,200 @@
+"""A stack of layers over all positions at once, as a search needs it: the same sums without Python between operations.
+
+The encoder of a Transformer is such a stack, and the decoders are that write all words at once. For a single sentence
+Python takes longer than the arithmetic. The contract tests hold a model's searches equal to its layers.
+
+A stack is a row of parts, each with a residual connection and a layer norm around it:
+
+    self      all positions look at all (others: but not at themselves)
+    places    positional attention: positions look at positions, and find the vectors that stand there
+    memory    all positions look at a memory
+    forward   the feed-forward block
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.nn.attention import Attention, MultiHead
+from regard.nn.blocks import FeedForward, Residual, activate
+from regard.nn.self_attention import PositionalAttention, SelfAttention
+from regard.nn.step import norm, scripted
+
+SMALL = 2**14  # scores up to which plain products are faster than torch's kernel
+Look = tuple[Sequence[tuple[Tensor, Tensor]], Bool[Tensor, "B S"]]  # keys and values of each layer [B,H,S,d], and mask
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Layers made ready for a sweep, for as long as no weight changes."""
+
+    parts: list[str]  # what each part is, through all layers
+    weights: list[list[Tensor]]  # of each part: products [in, out] with their biases, then those of its layer norm
+    attentions: list[Attention]
+    heads: int
+    pre: bool  # layer norm before a part, not after it
+    activation: str
+    epsilon: float  # of the layer norms
+
+    @classmethod
+    def of(cls, layers: Sequence[nn.Module], names: Sequence[tuple[str, str]]) -> "Stack | None":
+        """From layers with the named parts and residual connections; None where one is of a kind not known here."""
+        found = [(getattr(layer, part), getattr(layer, around)) for layer in layers for part, around in names]
+        pairs = [(part, around) for part, around in found if part is not None]  # None: a part that is left out
+        if not pairs or any(kind_of(part) is None or not is_usual(around) for part, around in pairs):
+            return None
+        attentions = [part for part, _ in pairs if isinstance(part, Attention)]
+        activations = [part.activation for part, _ in pairs if isinstance(part, FeedForward)]
+        norms = [around.norm for _, around in pairs]
+        return cls(
+            [kind_of(part) or "" for part, _ in pairs],
+            [[*weights_of(part), around.norm.weight, around.norm.bias] for part, around in pairs],
+            attentions,
+            attentions[0].heads if attentions else 1,
+            pairs[0][1].pre,
+            activations[0] if activations else "relu",
+            norms[0].eps,
+        )
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody wants to see where the layers look: a sweep shows it to nobody."""
+        return any(each.tap is not None for each in self.attentions)
+
+    def forward(
+        self,
+        x: Float[Tensor, "N T D"],
+        mask: Bool[Tensor, "N T"],
+        places: Float[Tensor, "T D"] | None = None,
+        memory: Look | None = None,
+    ) -> Float[Tensor, "N T D"]:
+        """What the layers make of all positions; `memory` may have fewer rows, each for equally many of x."""
+        pairs, seen = memory or ((), mask)
+        y = scripted(all_parts)(
+            x.flatten(0, 1), *mask.shape, self.parts, self.weights, bias_of(mask), mask.sum(1) == 1,
+            x if places is None else places, [keys for keys, _ in pairs], [values for _, values in pairs],
+            bias_of(seen), self.heads, self.pre, self.activation, self.epsilon,
+        )  # fmt: skip
+        return y.view(x.shape)
+
+
+def kind_of(part: nn.Module) -> str | None:
+    """What a part is called here; None for what is not known."""
+    if isinstance(part, FeedForward):
+        return "forward"
+    if isinstance(part, PositionalAttention):
+        return "places"
+    if isinstance(part, SelfAttention):
+        plain = part.relation is None and not part.radius and not part.causal
+        return ("self" if part.itself else "others") if plain else None
+    return "memory" if type(part) is MultiHead else None
+
+
+def is_usual(around: nn.Module) -> bool:
+    """Whether a part has a residual connection and a layer norm."""
+    return isinstance(around, Residual) and around.residual and isinstance(around.norm, nn.LayerNorm)
+
+
+@torch.no_grad()
+def weights_of(part: Any) -> list[Tensor]:
+    """Weights [in, out] and biases of the products of a part."""
+    if isinstance(part, FeedForward):
+        products = [(each.weight, each.bias) for each in (part.inner, part.outer)]
+    else:
+        (keys, values), (key_bias, value_bias) = part.memory.weight.chunk(2), part.memory.bias.chunk(2)
+        asked = [(part.query.weight, part.query.bias)]
+        if isinstance(part, SelfAttention):
+            asked = [join(asked[0], (keys, key_bias), (values, value_bias))]
+        elif isinstance(part, PositionalAttention):
+            asked = [join(asked[0], (keys, key_bias)), (values, value_bias)]
+        products = [*asked, (part.out.weight, part.out.bias)]
+    return [each for weight, bias in products for each in (weight.t().contiguous(), bias.clone())]
+
+
+def join(*products: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Several products of the same vectors as one."""
+    weights, biases = zip(*products, strict=True)
+    return torch.cat(weights), torch.cat(biases)
+
+
+def bias_of(mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B 1 1 S"] | None:
+    """What is added to scores: 0 or, behind the mask, −∞; None where everything can be seen."""
+    if bool(mask.all()):
+        return None
+    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))[:, None, None]
+
+
+# What follows is run as TorchScript.
+
+
+def all_parts(
+    x: Tensor,  # [N·T,D]
+    rows: int,
+    length: int,
+    parts: list[str],
+    weights: list[list[Tensor]],
+    bias: Tensor | None,  # [N,1,1,T]
+    alone: Tensor,  # [N] where a row has but one position
+    places: Tensor,  # [T,D]
+    keys: list[Tensor],  # [B,H,S,d]
+    values: list[Tensor],
+    hidden: Tensor | None,  # [B,1,1,S]
+    heads: int,
+    pre: bool,
+    activation: str,
+    epsilon: float,
+) -> Tensor:
+    """All positions through all parts."""
+    looks = 0
+    others: Tensor | None = None
+    for number, part in enumerate(parts):
+        own = weights[number]
+        weight, shift = own[-2], own[-1]
+        y = norm(x, weight, shift, epsilon) if pre else x
+        if part == "forward":
+            y = activate(torch.addmm(own[1], y, own[0]), activation)
+        elif part == "places":
+            query, key = split(torch.addmm(own[1], places, own[0]), 1, length, 2 * heads).chunk(2, 1)
+            y = mix(query, key, split(torch.addmm(own[3], y, own[2]), rows, length, heads), bias)
+        elif part == "memory":
+            key, value = keys[looks], values[looks]
+            looks += 1
+            query = split(torch.addmm(own[1], y, own[0]), key.size(0), x.size(0) // key.size(0), heads)
+            y = mix(query, key, value, hidden)
+        else:
+            query, key, value = split(torch.addmm(own[1], y, own[0]), rows, length, 3 * heads).chunk(3, 1)
+            if part == "others":
+                if others is None:
+                    itself = torch.eye(length, dtype=torch.bool, device=x.device)
+                    apart = torch.zeros(1, 1, length, length, device=x.device).masked_fill(itself, float("-inf"))
+                    others = apart if bias is None else apart + bias
+                y = mix(query, key, value, others)
+                # one position has no others to look at
+                y = y.view(rows, length, -1).masked_fill(alone[:, None, None], 0.0).view(y.shape)
+            else:
+                y = mix(query, key, value, bias)
+        y = torch.addmm(own[-3], y, own[-4]).add_(x)
+        x = y if pre else norm(y, weight, shift, epsilon)
+    return x
+
+
+def split(x: Tensor, rows: int, length: int, heads: int) -> Tensor:
+    """Vectors [N·T,D] → [N,H,T,d]."""
+    return x.view(rows, length, heads, -1).transpose(1, 2)
+
+
+def mix(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, small: int = SMALL) -> Tensor:
+    """What queries [N,H,T,d] find in a memory [N,H,S,d] → [N·T,D]; queries of one row are those of all."""
+    if values.size(0) * values.size(1) * query.size(2) * keys.size(2) <= small:
+        scores = torch.matmul(query * query.size(3) ** -0.5, keys.transpose(2, 3))
+        scores = scores if bias is None else scores + bias
+        context = torch.matmul(scores.softmax(-1), values)
+    else:
+        query, keys = query.expand(values.size(0), -1, -1, -1), keys.expand(values.size(0), -1, -1, -1)
+        context = F.scaled_dot_product_attention(query, keys, values, bias)
+    return context.transpose(1, 2).reshape(-1, values.size(1) * values.size(3))
