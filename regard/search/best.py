@@ -58,6 +58,14 @@ def best_words(
 
 def most_probable(prices: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
     """The best word of each row."""
-    if prices.numel() <= FEW:
-        return prices.argmax(-1)
-    return best_words(prices, prices.new_zeros(len(prices), 1), 1)[2][:, 0]
+    blocks = prices.size(1) // BLOCK
+    if prices.numel() <= FEW or not blocks:
+        return prices.argmax(1)
+    whole, rest = prices[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)), prices[:, blocks * BLOCK :]
+    block = whole.amax(2).argmax(1)
+    inside = whole[torch.arange(len(prices), device=prices.device), block].max(1)
+    words = block * BLOCK + inside.indices
+    if not rest.size(1):
+        return words
+    behind = rest.max(1)  # the words behind the last whole block
+    return torch.where(behind.values > inside.values, blocks * BLOCK + behind.indices, words)
