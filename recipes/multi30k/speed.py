@@ -21,7 +21,7 @@ from regard.origin import origin
 from regard.predict import Predictor, in_parallel, length_batches, load
 
 RECORD = Path(__file__).parent / "student.result" / "speed.json"
-ROUNDS = 7
+ROUNDS = 3
 
 
 def seconds(predictor: Predictor, sources: list[list[int]], options: Search) -> float:

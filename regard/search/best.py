@@ -39,7 +39,7 @@ def best_words(
         best, where = (offset + each).view(sentences, -1).topk(min(number, beams * few), 1)
         return best, where // few, words.view(sentences, -1).gather(1, where)
     whole = prices[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
-    highest = (whole.amax(2) + offset).view(sentences, -1)  # [B, beams · blocks]
+    highest = (maxima(whole) + offset).reshape(sentences, -1)  # [B, beams · blocks]
     top = highest.topk(number, 1).indices
     beam, block = top // blocks, top % blocks
     row = beam + torch.arange(0, len(prices), beams, device=prices.device)[:, None]
@@ -47,7 +47,7 @@ def best_words(
     words = (block[:, :, None] * BLOCK + torch.arange(BLOCK, device=prices.device)).flatten(1)
     owners = beam[:, :, None].expand(-1, -1, BLOCK).flatten(1)
     if rest := size - blocks * BLOCK:  # the words behind the last whole block
-        tail = (prices[:, blocks * BLOCK :] + offset).view(sentences, -1)
+        tail = (prices[:, blocks * BLOCK :] + offset).reshape(sentences, -1)
         place = torch.arange(beams * rest, device=prices.device).expand(sentences, -1)
         found = torch.cat([found, tail], 1)
         words = torch.cat([words, place % rest + blocks * BLOCK], 1)
@@ -56,13 +56,18 @@ def best_words(
     return values.values, owners.gather(1, values.indices), words.gather(1, values.indices)
 
 
+def maxima(whole: Float[Tensor, "N b G"]) -> Float[Tensor, "N b"]:
+    """The largest price of each block, taken in the order in which prices lie: as rows or as columns."""
+    return whole.amax(2) if whole.stride(2) == 1 else whole.permute(1, 2, 0).amax(1).t()
+
+
 def most_probable(prices: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
     """The best word of each row."""
     blocks = prices.size(1) // BLOCK
     if prices.numel() <= FEW or not blocks:
         return prices.argmax(1)
     whole, rest = prices[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)), prices[:, blocks * BLOCK :]
-    block = whole.amax(2).argmax(1)
+    block = maxima(whole).argmax(1)
     inside = whole[torch.arange(len(prices), device=prices.device), block].max(1)
     words = block * BLOCK + inside.indices
     if not rest.size(1):
