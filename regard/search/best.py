@@ -5,12 +5,15 @@ and only k blocks are looked into. Log-probabilities are logits less a number fo
 are many they are never made in full.
 """
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 BLOCK = 64  # words of a block
 FEW = 2**17  # prices up to which the plain way is faster
+BITS = 1 / math.log(2)  # e^x = 2^(BITS x)
 TINY, HUGE = 1e-30, 1e37  # a sum of powers between them has lost nothing
 
 
@@ -18,7 +21,7 @@ def priced(logits: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N V"], Float[Te
     """Prices, and what is to be taken from those of a row to make them log-probabilities."""
     if logits.numel() <= FEW or logits.device.type != "cpu":
         return logits.log_softmax(-1), logits.new_zeros(len(logits))
-    total = logits.exp().sum(-1)
+    total = (logits * BITS).exp2_().sum(-1)  # torch computes powers of 2 in a third of the time of others
     if float(total.min()) > TINY and float(total.max()) < HUGE:
         return logits, total.log()
     return logits, logits.logsumexp(-1)
