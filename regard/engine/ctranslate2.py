@@ -14,6 +14,8 @@ alignments.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,10 +74,10 @@ class CTranslate2Engine:
         self.positions: int = facts["positions"]  # tokens, EOS counted, that the export has positions for
         self.limit: int | None = self.positions if facts["limited"] else None
         self.shortlist = bool(facts.get("shortlist"))
+        make = partial(ctranslate2.Translator, device="cpu", inter_threads=workers, intra_threads=threads)
         try:
-            self.translator = ctranslate2.Translator(
-                str(folder), device="cpu", inter_threads=workers, intra_threads=threads
-            )
+            with ThreadPoolExecutor(1) as pool:  # it limits the thread that makes it, torch's work there included
+                self.translator = pool.submit(make, str(folder)).result()
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"{folder}: cannot be read: {error}") from None
 

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import torch
 
 from regard.config import Search
 from regard.data.batch import BOS, PAD
@@ -123,6 +124,17 @@ def test_the_rest_is_refused_as_well(exported):
 def directory(exported, tmp_path):
     exported(SIZE)
     return tmp_path / "model-0"
+
+
+def test_torch_keeps_its_threads(directory):
+    """A student is trained in the process in which its teacher was asked."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        load_engine(directory, 1, 1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", ["model.bin", "config.json", "shared_vocabulary.json", "export.json", "parity.json"])
