@@ -259,10 +259,4 @@ def scripted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # nothing else does this without a compiler
-        script = torch.jit.script(function, _rcb=resolve)
-
-    def run(*arguments: Any) -> Tensor:
-        with torch.jit.optimized_execution(False):  # else all shapes but the first take up to 1.5 times as long
-            return script(*arguments)
-
-    return run
+        return torch.jit.script(function, _rcb=resolve)
