@@ -90,7 +90,7 @@ class NativeEngine:
 
     @cached_property
     def _laid_out(self) -> list[tuple[Any, Tensor, Tensor, Tensor | None]]:
-        """The layers of each model as a search reads them, its output weights for several rows and for one, its bias."""
+        """The layers of each model as a search reads them, output weights for several rows and for one, their bias."""
         weights = [model.output_weights() for model in self.models]
         return [
             (model.lay_out(), weight.detach().contiguous(), for_one_row(weight.detach()), bias)

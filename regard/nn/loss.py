@@ -5,8 +5,8 @@
 The logits of a whole batch are the largest tensor of a training step. Here a chunk's logits live in cache,
 their gradient  p − (1−ε) onehot(y) − ε/V  is made at once in the forward pass, and only the gradients of h, W
 and b are kept: memory grows with the chunk, not with batch × vocabulary. Each pass over a chunk [M,V] counts,
-so only  e = exp(z − max)  is made in full, as a power of 2, which torch computes in a third of the time; all that is constant along a row or a column is applied to the
-thin matrices instead:
+so only  e = exp(z − max)  is made in full, as a power of 2, which torch computes in a third of the time; all that
+is constant along a row or a column is applied to the thin matrices instead:
 
     Σ_v z_v = h · Σ_v W_v + Σ_v b_v        p W = (e W) / Σe        pᵀ h = eᵀ (h / Σe)
 

@@ -228,8 +228,8 @@ def all_layers(
 def times(weight: Tensor, x: Tensor, many: int = MANY) -> Tensor:
     """Weight [V,D] times the rows of x [N,D] as columns → [V,N].
 
-    With few rows, and weights that are not in the cache, torch does it this way up to three times as fast as x · weightᵀ;
-    with many rows vectors stay rows, which costs less in all that comes after.
+    With few rows, and weights that are not in the cache, torch does it this way up to three times as fast as x times
+    the turned weight; with many rows vectors stay rows, which costs less in all that comes after.
     """
     return torch.mm(weight, x.t()) if x.size(0) < many else torch.mm(x, weight.t()).t()
 
