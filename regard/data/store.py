@@ -24,7 +24,7 @@ from regard.errors import DataError
 FORMAT = 1
 SIDES = ("source", "target")
 DESCRIPTION = "store.json"
-LARGE = 1 << 28  # bytes of a file whose rows are read and not touched
+LARGE = 1 << 24  # bytes of a file whose rows are read and not touched: 16 MB
 CHUNK = 1 << 16  # rows that are buffered while writing, or checked at once while reading
 
 
