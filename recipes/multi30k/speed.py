@@ -76,10 +76,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("-o", "--output", metavar="RECORD", required=True)
     parser.add_argument("--times", type=int, default=4, metavar="N")
     options = parser.parse_args(arguments)
-    began, sources, references = (
-        time.monotonic(),
-        *(list(read_lines(path)) for path in (options.sources, options.references)),
-    )
+    began = time.monotonic()
+    sources, references = list(read_lines(options.sources)), list(read_lines(options.references))
     sides = {
         name: load(path, engine="ctranslate2", workers=os.cpu_count() or 1)
         for name, path in (("first", options.first), ("other", options.other))

@@ -65,6 +65,18 @@ def test_layers_that_differ_have_no_steps():
     assert Layers.of([make_layer(), make_layer(norm="post")]) is None
 
 
+@pytest.mark.parametrize("rows", [1, 2, short.MANY - 1, short.MANY])
+def test_products_of_few_and_of_many_rows(rows):
+    torch.manual_seed(1)
+    weight, x = torch.randn(7, 5), torch.randn(rows, 5)
+    wanted = (x @ weight.t()).t()
+    torch.testing.assert_close(short.times(weight, x), wanted)
+    torch.testing.assert_close(short.times(short.for_one_row(weight), x), wanted)
+    assert torch.equal(short.for_one_row(weight), weight)
+    assert short.for_one_row(weight).t().is_contiguous(), "the longer side"
+    assert short.for_one_row(weight.t().contiguous()).is_contiguous()
+
+
 def opened(past: Past) -> Past:
     """One position more, as the layers leave it: each beam sees its place, whose keys and values name it."""
     past, beams = past.open(), past.seen.size(1)

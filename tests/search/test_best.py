@@ -21,7 +21,8 @@ def test_beam_and_word_are_named():
 @pytest.mark.parametrize("size", [5, 64, 640, 641, 703, 1000])
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("number", [1, 6])
-def test_the_same_as_a_full_sort(size, beams, number, monkeypatch):
+@pytest.mark.parametrize("lie", ["rows", "columns"])
+def test_the_same_as_a_full_sort(size, beams, number, lie, monkeypatch):
     if number > beams * size:
         pytest.skip("not so many words")
     monkeypatch.setattr(best, "FEW", 0)
@@ -31,7 +32,9 @@ def test_the_same_as_a_full_sort(size, beams, number, monkeypatch):
     prices[1] -= 100  # all of its best words are another beam's
     paid = torch.randn(4, beams, generator=generator)
     paid[2, 1:] = -INFINITY  # beams that do not live yet
-    found, owners, words = best_words(prices, paid, number)
+    given = prices if lie == "rows" else prices.t().contiguous().t()
+    found, owners, words = best_words(given, paid, number)
+    assert torch.equal(most_probable(given), prices.argmax(1))
     total = prices.view(4, beams, size) + paid[:, :, None]
     wanted = total.flatten(1).topk(number, 1)
     assert torch.equal(found, wanted.values)
