@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -44,6 +45,7 @@ class Predictor:
         self.longest = min(longest, engine.limit or longest)  # source tokens, EOS counted
         self.about = about  # the model's config.json
         self.counts: Counter[str] = Counter()
+        self._counting = Lock()  # several callers may search at a time
 
     def close(self) -> None:
         """End the processes of an engine that has some."""
@@ -124,7 +126,8 @@ class Predictor:
         width = options.candidates
         batches = length_batches([len(part.ids) for part in parts], max(1, options.batch_tokens // width))
         for rows, (found, counts) in zip(batches, in_parallel(find, batches, self.engine.workers), strict=True):
-            self.counts.update(counts)
+            with self._counting:
+                self.counts.update(counts)
             for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
         return results

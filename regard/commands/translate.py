@@ -8,7 +8,9 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from queue import Queue
@@ -88,7 +90,7 @@ def run(arguments: argparse.Namespace) -> None:
     job = Job(predictor, search, arguments)
     with closing_workers(predictor), opened(arguments, describe(arguments, named, predictor, search)) as (stream, part):
         done = job.run(read_lines(arguments.input, arguments.decode), stream, part)
-    notes = [f"{number:,} {what}" for what, number in predictor.counts.items() if number]
+    notes = [f"{number:,} {what}" for what, number in sorted(predictor.counts.items()) if number]
     if not arguments.interactive:
         print(f"{done:,} line{'' if done == 1 else 's'}" + (": " + ", ".join(notes) if notes else ""), file=sys.stderr)
 
@@ -128,6 +130,16 @@ def closing_workers(predictor: "Predictor") -> Iterator[None]:
         predictor.close()
 
 
+@dataclass(frozen=True)
+class Block:
+    """Lines that are translated together."""
+
+    first: int  # the number of the first one
+    lines: list[str]
+    parts: "list[Passage]"  # as the model takes them
+    prefixes: list[str] | None
+
+
 class Job:
     """Translates blocks of lines and writes one record for each."""
 
@@ -144,40 +156,56 @@ class Job:
         done = part.skip(lines) if part else 0
         for _ in islice(self.prefixes or (), done):
             pass
-        blocks = self.blocks(lines)
-        for block, parts in ahead(blocks) if self.block > 1 else blocks:
-            records = self.records(block, parts, done)
-            if len(records) != len(block):
-                raise AssertionError(f"{len(block)} lines in, {len(records)} records out")
+        for block, records in self.results(self.blocks(lines, done)):
+            if len(records) != len(block.lines):
+                raise AssertionError(f"{len(block.lines)} lines in, {len(records)} records out")
             for record in records:
                 for line in record:
                     write_line(stream, line)
             stream.flush()
-            done += len(block)
+            done += len(block.lines)
             if part:
-                part.commit(block)
+                part.commit(block.lines)
         if self.prefixes is not None and next(self.prefixes, None) is not None:
             raise DataError(f"--prefix has more lines than the input, which has {done}")
         return done
 
-    def blocks(self, lines: Iterator[str]) -> "Iterator[tuple[list[str], list[Passage]]]":
+    def blocks(self, lines: Iterator[str], first: int) -> Iterator["Block"]:
         """Blocks of lines, and what the model takes of them."""
         while block := list(islice(lines, self.block)):
-            yield block, self.predictor.read(block)
+            prefixes = None
+            if self.prefixes is not None:
+                prefixes = list(islice(self.prefixes, len(block)))
+                if len(prefixes) < len(block):
+                    raise DataError(f"--prefix has {first + len(prefixes)} lines, the input has more")
+            yield Block(first, block, self.predictor.read(block), prefixes)
+            first += len(block)
 
-    def records(self, block: list[str], parts: "list[Passage]", first: int) -> list[list[str]]:
+    def results(self, blocks: Iterator["Block"]) -> Iterator[tuple["Block", list[list[str]]]]:
+        """Each block with its records; two are worked on at a time, so that no worker waits for the last of a block."""
+        if self.block == 1 or self.predictor.engine.workers == 1:
+            yield from ((block, self.records(block)) for block in (ahead(blocks) if self.block > 1 else blocks))
+            return
+        pool = ThreadPoolExecutor(2)
+        try:
+            for block, records in ahead((block, pool.submit(self.records, block)) for block in blocks):
+                yield block, records.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def records(self, block: "Block") -> list[list[str]]:
         """The output lines of each input line."""
-        prefixes = None
-        if self.prefixes is not None:
-            prefixes = list(islice(self.prefixes, len(block)))
-            if len(prefixes) < len(block):
-                raise DataError(f"--prefix has {first + len(prefixes)} lines, the input has more")
         found = self.predictor.nbest(
-            block, prefixes=prefixes, align=self.align or self.jsonl, first=first, parts=parts, **self.search
+            block.lines,
+            prefixes=block.prefixes,
+            align=self.align or self.jsonl,
+            first=block.first,
+            parts=block.parts,
+            **self.search,
         )
         return [
-            self.record(first + number, line, outputs)
-            for number, (line, outputs) in enumerate(zip(block, found, strict=True))
+            self.record(block.first + number, line, outputs)
+            for number, (line, outputs) in enumerate(zip(block.lines, found, strict=True))
         ]
 
     def record(self, number: int, source: str, outputs: list[Hypothesis]) -> list[str]:

@@ -111,6 +111,8 @@ def test_workers_change_nothing(model, call, lines, tmp_path):
         one = call(*words, "--engine", engine, "--workers", 1)
         two = call(*words, "--engine", engine, "--workers", 2)
         assert (one.code, one.out, one.err) == (two.code, two.out, two.err) == (0, one.out, one.err)
+        blocks = call(*words, "--engine", engine, "--workers", 2, "--block", 7)  # two of which are in work at a time
+        assert (blocks.code, blocks.out, blocks.err) == (0, one.out, one.err)
     sampled = [*words, "--engine", "torch", "--method", "sample", "--align"]
     assert call(*sampled, "--workers", 2).out == call(*sampled).out
 

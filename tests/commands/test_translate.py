@@ -271,6 +271,23 @@ def test_a_stopped_job_leaves_no_worker_behind(call, job, number, code, message,
     assert output.read_bytes() == whole
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_finished_block_waits_for_no_further_line(shop, workers):
+    words = ["translate", str(shop / "rnn"), "--block", "2", "--workers", str(workers), "maximum_length=3"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "regard", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"a\nb\n")
+        process.stdin.flush()
+        first = [process.stdout.readline() for _ in range(2)]  # the input is still open
+        rest, _ = process.communicate(b"c\n", timeout=60)
+    assert process.returncode == 0
+    assert all(line.endswith(b"\n") for line in first)
+    assert rest.count(b"\n") == 1
+
+
 @pytest.mark.parametrize("blocks", [1, 11, 24])
 def test_killed_after_any_block(call, job, blocks, tmp_path, monkeypatch):
     _, words, whole = job
