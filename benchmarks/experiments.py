@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from benchmarks.figures import Figure
@@ -41,13 +42,27 @@ def train(bench: Bench, role: str) -> Experiment:
 
 def decode(bench: Bench, role: str) -> Experiment:
     """Search with torch in a warm process."""
-    scale, shape = bench.scale, bench.scale.shapes[role]
     there, notes = bench.installed(["HF Marian", "OpenNMT-py", "JoeyNMT"])
+    sides = [partial(bench.theirs, name, "decode") for name in there]
+    return searching(bench, role, "decode", "decoding in a warm process", sides, notes)
+
+
+def limit(bench: Bench, role: str) -> Experiment:
+    """The same search beside its products of activations and weights alone: how far it is from the machine's limit."""
+    sides = [partial(bench.ours, "products", "its matrix products alone")]
+    return searching(bench, role, "limit", "decoding beside its own arithmetic", sides, [])
+
+
+def searching(
+    bench: Bench, role: str, name: str, title: str, others: list[Callable[..., Side]], notes: list[str]
+) -> Experiment:
+    """Our search and other sides in all cases of batch and beam."""
+    scale, shape = bench.scale, bench.scale.shapes[role]
     job = {"shape": shape, "cases": scale.cases, "length": scale.length, "seconds": scale.seconds}
-    sides = [bench.ours("decode", **job), *(bench.theirs(name, "decode", **job) for name in there)]
+    sides = [bench.ours("decode", **job), *(other(**job) for other in others)]
     figures = [Figure(f"{batch}x{beam}", "tokens/s", higher=True) for batch, beam in scale.cases]
-    title = f"decoding in a warm process, {describe(shape)}"
-    return Experiment(f"decode-{role.lower()}", title, figures, sides, notes, {"output_length": scale.length})
+    facts = {"output_length": scale.length}
+    return Experiment(f"{name}-{role.lower()}", f"{title}, {describe(shape)}", figures, sides, notes, facts)
 
 
 def file(bench: Bench, role: str) -> Experiment:
@@ -120,6 +135,8 @@ EXPERIMENTS: dict[str, Callable[[Bench], Experiment]] = {
     "train-lstm": lambda bench: train(bench, "LSTM"),
     "decode-a": lambda bench: decode(bench, "A"),
     "decode-b": lambda bench: decode(bench, "B"),
+    "limit-a": lambda bench: limit(bench, "A"),
+    "limit-b": lambda bench: limit(bench, "B"),
     "file-a": lambda bench: file(bench, "A"),
     "file-b": lambda bench: file(bench, "B"),
     "engine-a": lambda bench: engine(bench, "A"),

@@ -22,7 +22,9 @@ from regard.config import Data, Run, Search, Train
 from regard.data.batch import EOS
 from regard.data.loader import Loader
 from regard.engine.native import make_engine
+from regard.memory import keep_memory
 from regard.models.base import build_model
+from regard.nn.step import times
 from regard.pipeline import carry_out, check_options, settle
 from regard.pipeline import train as train_run
 from regard.prepare import open_prepared
@@ -124,6 +126,40 @@ def decode(job: Job) -> Figures:
     return figures
 
 
+def products(job: Job) -> Figures:
+    """The same searches with nothing but their products of activations and weights: what no exact search undercuts."""
+    torch.set_num_threads(job["threads"])
+    shape, length = SHAPES[job["shape"]], job["length"]
+    keep_memory()
+    encoder, decoder = ([torch.randn(*size) for size in sizes] for sizes in product_sizes(shape))
+    figures: Figures = {}
+    for batch, beam in job["cases"]:
+        sources = typical(batch, job["seed"], shape.vocabulary, job.get("source", 0))
+        read = {size: torch.randn(sum(map(len, sources)) + batch, size) for size in (shape.width, shape.feed_forward)}
+        step = {size: torch.randn(batch * beam, size) for size in read}
+
+        def once(read: dict[int, torch.Tensor] = read, step: dict[int, torch.Tensor] = step) -> None:
+            for each in encoder:
+                torch.mm(read[each.size(1)], each.t())
+            for _ in range(length):
+                for each in decoder:
+                    times(each, step[each.size(1)])
+
+        with torch.inference_mode():
+            figures[f"{batch}x{beam}"] = rate(once, batch * length, job["seconds"])
+    return figures
+
+
+def product_sizes(shape: Shape) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Sizes [out, in] of the weights, as a search multiplies them: once for a source, and at every step."""
+    width, inner = shape.width, shape.feed_forward
+    forward = [(inner, width), (width, inner)]
+    encoder = [(3 * width, width), (width, width), *forward]  # queries, keys and values in one
+    memory = [(2 * width, width)]  # keys and values that the decoder looks at
+    decoder = [(3 * width, width), (width, width), (width, width), (width, width), *forward]
+    return (encoder + memory) * shape.layers, [*decoder * shape.layers, (shape.vocabulary, width)]
+
+
 def fixed_search(beam: int, length: int) -> Search:
     """A search whose outputs all have so many tokens, the end counted: it is computed as every other."""
     method = "greedy" if beam == 1 else "beam"
@@ -153,4 +189,4 @@ def learn(job: Job) -> Figures:
 
 
 if __name__ == "__main__":
-    work({"train": train, "decode": decode, "learn": learn})
+    work({"train": train, "decode": decode, "products": products, "learn": learn})

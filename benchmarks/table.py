@@ -14,7 +14,7 @@ from benchmarks.process import ROOT
 
 BEGIN, END = "<!-- benchmarks: written by `make bench-table` -->", "<!-- end of benchmarks -->"
 OURS = "regard"
-ORDER = ["train", "decode", "file", "engine", "latency", "size"]  # how the names of experiments begin
+ORDER = ["train", "decode", "limit", "file", "engine", "latency", "size"]  # how the names of experiments begin
 NONE = "No figures are recorded yet: `make bench` measures them and writes them here."
 Record = dict[str, Any]
 

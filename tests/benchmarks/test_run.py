@@ -5,14 +5,17 @@ import sys
 
 import pytest
 
-from benchmarks.experiments import Experiment, decode, latency, train
+from benchmarks.experiments import Experiment, decode, latency, limit, train
 from benchmarks.figures import Figure
 from benchmarks.inputs import TINY, Bench, corpus
 from benchmarks.made import load_batches
 from benchmarks.process import SCRATCH, Side, start
+from benchmarks.regard_side import model_section, product_sizes
 from benchmarks.run import ALL, main, measure, parse, save
+from benchmarks.shapes import SHAPES
 from regard.data.loader import Loader
 from regard.data.store import Store
+from regard.models.base import build_model
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,17 @@ def test_our_decoding_and_one_sentence_are_measured(bench):
     assert min(found.figures.values()) > 0
     found = start(latency(bench).sides[0], threads=1)
     assert found.error == ""
+
+
+def test_the_arithmetic_of_a_search_has_all_weights_of_its_model(bench):
+    for name in ("A", "B", "tiny"):
+        shape = SHAPES[name]
+        model = build_model(model_section(shape), shape.vocabulary, shape.vocabulary)
+        weights = sum(each.numel() for each in model.parameters() if each.dim() == 2)
+        assert sum(outputs * inputs for part in product_sizes(shape) for outputs, inputs in part) == weights
+    found = start(limit(bench, "A").sides[1], threads=1)
+    assert found.error == ""
+    assert set(found.figures) == {"1x1", "2x4", "seconds"}
 
 
 def test_a_side_that_fails_is_told_and_the_others_go_on():
