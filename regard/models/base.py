@@ -112,7 +112,7 @@ class Model(nn.Module, ABC):
 
     Config: ClassVar[type[Options]]  # a model's own options: the `model` section of a recipe
     limit: int | None = None  # longest source or target the model can take, EOS counted
-    in_parts: ClassVar[bool] = False  # whether it trains faster with a part of the batch in every thread of a CPU
+    in_parts: bool = False  # whether it trains faster with a part of the batch in every thread of a CPU
     needs: ClassVar[tuple[str, ...]] = ()  # columns of the corpus it learns from, beside source and target
 
     @abstractmethod

@@ -84,6 +84,7 @@ class RNN(Autoregressive):
         )
         memory = width * self.encoder.directions
         self.luong = options.attention in ("dot", "general", "concat")
+        self.in_parts = options.attention in ("additive", "concat")  # whose sums over all pairs outgrow the cache
         self.feeding = self.luong and options.input_feeding
         summary = width if options.attention == "additive" else memory
         parts = 2 if options.cell == "lstm" else 1

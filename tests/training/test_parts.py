@@ -74,11 +74,22 @@ def test_what_has_no_gradient_in_one_part_may_have_one_in_another():
     assert [float(each) for each in gradients[:2]] == [5, 5]
 
 
-def updated(threads: int, dropout: float, batches) -> dict[str, torch.Tensor]:
+TRANSFORMER = {"kind": "transformer", "width": 16, "heads": 2, "feed_forward": 32, "decoder_layers": 1}
+RNN = {"kind": "rnn", "width": 16, "embedding": 16, "decoder_layers": 2}
+MODELS = {
+    "transformer": TRANSFORMER,
+    "additive": RNN | {"attention": "additive"},
+    "concat": RNN | {"attention": "concat", "cell": "lstm"},
+}
+
+
+def updated(threads: int, dropout: float, batches, kind: str = "transformer") -> dict[str, torch.Tensor]:
     torch.manual_seed(1)
-    section = {"kind": "transformer", "width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1}
-    section |= {"decoder_layers": 1, "dropout": dropout, "attention_dropout": dropout}
+    section = MODELS[kind] | {"encoder_layers": 1, "dropout": dropout}
+    if kind == "transformer":
+        section |= {"attention_dropout": dropout}
     model = build_model(section, 20, 20).train()
+    assert model.in_parts
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
@@ -91,22 +102,24 @@ def updated(threads: int, dropout: float, batches) -> dict[str, torch.Tensor]:
     return {"loss": torch.tensor(loss), **model.state_dict()}
 
 
+@pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("count", [1, 2])
-def test_parts_in_threads_make_the_same_update(count, monkeypatch):
+def test_parts_in_threads_make_the_same_update(count, kind, monkeypatch):
     batches = [make(20) for _ in range(count)]
-    whole = updated(1, 0.0, batches)
+    whole = updated(1, 0.0, batches, kind)
     monkeypatch.setattr(parts, "SMALL", 8)
     monkeypatch.setattr(parts, "CACHED", 1024)
-    found = updated(3, 0.0, batches)
+    found = updated(3, 0.0, batches, kind)
     for name, weight in whole.items():
         torch.testing.assert_close(found[name], weight, atol=1e-5, rtol=1e-5)
 
 
-def test_what_is_drawn_by_chance_does_not_depend_on_which_thread_is_faster(monkeypatch):
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_is_drawn_by_chance_does_not_depend_on_which_thread_is_faster(kind, monkeypatch):
     monkeypatch.setattr(parts, "SMALL", 8)
     monkeypatch.setattr(parts, "CACHED", 1024)
     batches = [make(30)]
-    first, *others = [updated(3, 0.4, batches) for _ in range(4)]
+    first, *others = [updated(3, 0.4, batches, kind) for _ in range(4)]
     for other in others:
         assert all(torch.equal(first[name], other[name]) for name in first)
 
