@@ -422,6 +422,21 @@ def test_every_parameter_gets_a_gradient(model):
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+def test_products_in_bfloat16_give_nearly_the_same_gradients(model):
+    """As a GPU computes them; on a CPU they are tested only."""
+    model.eval()
+    found = []
+    for half in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss, _ = model.loss(BATCH)
+        loss.backward()
+        found.append((loss.detach(), torch.cat([parameter.grad.flatten() for parameter in model.parameters()])))
+    (loss, gradient), (half_loss, half_gradient) = found
+    torch.testing.assert_close(half_loss, loss, rtol=0.02, atol=0)
+    assert torch.nn.functional.cosine_similarity(half_gradient, gradient, dim=0) > 0.9
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_it_overfits_four_examples(section):
     """A model blind to its source stays above ln 4 / 5 = 0.28 nats a token: the first words all differ."""

@@ -63,7 +63,8 @@ class _Use(torch.autograd.Function):
 
 def repeated(weight: Tensor) -> Product:
     """The product with a matrix that is used at every step of a recurrence."""
-    if torch.is_grad_enabled() and weight.requires_grad and not torch.compiler.is_compiling():
+    plain = torch.compiler.is_compiling() or torch.is_autocast_enabled(weight.device.type)
+    if torch.is_grad_enabled() and weight.requires_grad and not plain:
         uses: Uses = []
         shared = _Once.apply(weight, uses)
         return lambda x, plus: _Use.apply(x, plus, shared, uses)  # type: ignore[return-value]
