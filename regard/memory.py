@@ -14,6 +14,9 @@ LARGEST = 2**25  # bytes; the C library takes no larger number for what it holds
 AHEAD = 2**26  # bytes that the heap grows by at a time
 TRIM, PAD, MAPPED, ARENAS = -1, -2, -3, -8  # the names of glibc's options
 MUCH = 10**9  # bytes; a process that holds less is left alone, since taking pages again costs time
+KEPT = 2 * 10**9  # the same for one that keeps its memory: an update of a small model may need more than MUCH
+
+_keeps = False
 
 
 @cache
@@ -27,12 +30,14 @@ def _library(function: str) -> "ctypes._NamedFuncPointer | None":  # pyright: ig
 @cache
 def keep_memory() -> bool:
     """What this process frees stays with it, in one heap for all threads; whether the C library can do that."""
+    global _keeps
     set_option = _library("mallopt")
     if set_option is None:
         return False
     options = {ARENAS: 1, MAPPED: LARGEST, TRIM: 2**31 - 1, PAD: AHEAD}
     done = [set_option(*option) for option in options.items()]
-    return all(done)
+    _keeps = all(done)
+    return _keeps
 
 
 def resident() -> int:
@@ -46,7 +51,7 @@ def resident() -> int:
 def give_back() -> bool:
     """The holes in the heap of a large process go back to the system."""
     trim = _library("malloc_trim")
-    if trim is None or resident() < MUCH:
+    if trim is None or resident() < (KEPT if _keeps else MUCH):
         return False
     trim(0)
     return True

@@ -12,14 +12,18 @@ from regard.memory import give_back, resident
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 
 
-def test_only_a_large_process(monkeypatch):
-    monkeypatch.setattr(memory, "MUCH", 10**15)
+@pytest.mark.parametrize(("keeps", "limit", "other"), [(False, "MUCH", "KEPT"), (True, "KEPT", "MUCH")])
+def test_only_a_large_process(keeps, limit, other, monkeypatch):
+    monkeypatch.setattr(memory, "_keeps", keeps)
+    monkeypatch.setattr(memory, limit, 10**15)
+    monkeypatch.setattr(memory, other, 0)
     assert not give_back()
-    monkeypatch.setattr(memory, "MUCH", 0)
+    monkeypatch.setattr(memory, limit, 0)
     assert give_back()
 
 
 def test_holes_in_the_heap_are_given_back(monkeypatch):
+    monkeypatch.setattr(memory, "_keeps", False)
     monkeypatch.setattr(memory, "MUCH", 0)
     blocks = [torch.ones(30_000) for _ in range(1000)]  # each too small for a mapping of its own
     kept = blocks[::50]
