@@ -74,7 +74,8 @@ def plot_charts(path: str | Path, charts: Sequence[Chart], names: Sequence[str])
     for axes, chart in zip(grid.flat, charts, strict=False):
         _draw_lines(axes, chart, names, key=False)
     handles = {handle.get_label(): handle for axes in grid.flat for handle in axes.get_lines()}
-    columns = max(1, int(5.6 * across / (0.55 + 0.09 * max(map(len, handles), default=0))))  # inches of a line and its name
+    entry = 0.55 + 0.09 * max(map(len, handles), default=0)  # inches of a line and its name
+    columns = max(1, int(5.6 * across / entry))
     _name_lines(
         figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, frameon=False)
     )
