@@ -177,7 +177,7 @@ def learn(job: Job) -> Figures:
         validate_every=job["steps"], decode_limit=0, metric="loss", keep="last",
     )  # fmt: skip
     data = Data(prepared=job["prepared"], batch_tokens=1024, max_length=1024)
-    search = Search(beam=job["beam"], stop="count")
+    search = Search(beam=job["beam"])
     model = model_section(shape) | {"dropout": 0.0}
     run = Run(seed=job["seed"], threads=job["threads"], data=data, text=TEXT, model=model, train=options, search=search)
     predictor = train_run(run, job["directory"], device="cpu", quiet=True)

@@ -59,8 +59,11 @@ class Memory:
     projected: tuple[tuple[Tensor, Tensor], ...] = ()  # keys and values of each attention that reads the memory
     summary: Tensor | None = None  # [B,…] one vector for the whole source, where a model has it
     tokens: Tensor | None = None  # [B,S] the source's ids, where a model copies them
+    hidden: dataclasses.InitVar[bool] = False  # whether who makes it knows that nothing is behind the mask
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, hidden: bool) -> None:
+        if hidden:
+            return
         if not torch.is_grad_enabled() and self.mask.device.type == "cpu" and bool(self.mask.all()):
             return  # nothing is behind the mask; elsewhere one would wait for the answer
         seen = tuple((self._hide(keys), self._hide(values)) for keys, values in self.projected)

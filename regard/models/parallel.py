@@ -35,7 +35,7 @@ from regard.nn.attention import MultiHead, hide, padding_mask
 from regard.nn.embedding import Embedding, token_table
 from regard.nn.position import Sinusoidal
 from regard.nn.self_attention import PositionalAttention, SelfAttention
-from regard.nn.sweep import Stack
+from regard.nn.sweep import Projection, Stack
 
 PARTS = (
     ("place_attention", "around_attention"),
@@ -145,7 +145,7 @@ class Parallel(Model):
 
     @torch.no_grad()
     def lay_out(self) -> Layout:
-        return Layout(Stack.of([*self.encoder], ENCODER), Stack.of([*self.decoder], PARTS))
+        return Layout(Stack.of([*self.encoder], ENCODER), Stack.of([*self.decoder], PARTS), Projection.of(self.looking))
 
     def encode(self, batch: Batch) -> Memory:
         return self.encode_by(None, batch)
@@ -154,8 +154,14 @@ class Parallel(Model):
         mask = padding_mask(batch.source_length, batch.source.size(1))
         x = hide(self.source(batch.source), mask)
         x = hide(self.encoder_norm(through_encoder(self.encoder, layout, x, mask)), mask)
-        projected = tuple(layer.cross_attention.project(x) for layer in self.decoder)  # type: ignore[operator]
-        return Memory(x, mask, projected, tokens=batch.source)
+        if layout is None:
+            return Memory(x, mask, tuple(attention.project(x) for attention in self.looking), tokens=batch.source)
+        return Memory(x, mask, layout.memory.project(x, mask), tokens=batch.source, hidden=True)
+
+    @property
+    def looking(self) -> list[MultiHead]:
+        """The attentions to the memory."""
+        return [layer.cross_attention for layer in self.decoder]  # type: ignore[misc]
 
     def fill(self, canvas: Canvas, memory: Memory, layout: Layout | None = None) -> Float[Tensor, "N T D"]:
         """Hidden vectors of all places."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
@@ -28,8 +29,8 @@ from regard.nn.blocks import Activation, FeedForward, Norm, Residual, Skip
 from regard.nn.embedding import Embedding, PositionJoin, token_table
 from regard.nn.relative import RelationKind, make_relation
 from regard.nn.self_attention import Cache, SelfAttention
-from regard.nn.step import Layers, Past, Sight, Stepper
-from regard.nn.sweep import Stack
+from regard.nn.step import Layers, Past, Sight, Stepper, up
+from regard.nn.sweep import Projection, Stack
 
 ENCODER = (("self_attention", "around_attention"), ("feed_forward", "around_feed_forward"))
 
@@ -154,6 +155,7 @@ class Layout:
 
     encoder: Stack | None
     decoder: Any
+    memory: Projection
 
 
 def through_encoder(layers: nn.ModuleList, layout: Layout | None, x: Tensor, mask: Tensor) -> Tensor:
@@ -256,12 +258,22 @@ class Transformer(Autoregressive):
         mask = padding_mask(batch.source_length, batch.source.size(1))
         x = hide(self.source(batch.source), mask)  # once: what is finite here stays so in all layers
         x = self.encoder_norm(through_encoder(self.encoder, layout, x, mask))
-        own = self.decoder[:1] if self.options.share_layers else self.decoder  # layers with weights of their own
-        return Memory(x, mask, tuple(layer.cross_attention.project(x) for layer in own))  # type: ignore[operator]
+        if layout is None:
+            return Memory(x, mask, tuple(attention.project(x) for attention in self.looking))
+        x = hide(x, mask)
+        if layout.decoder is not None:  # its steps look at so many places
+            more = up(mask.size(1)) - mask.size(1)
+            x, mask = F.pad(x, (0, 0, 0, more)), F.pad(mask, (0, more))
+        return Memory(x, mask, layout.memory.project(x, mask), hidden=True)
 
-    @torch.no_grad()
+    @property
+    def looking(self) -> list[MultiHead]:
+        """The attentions to the memory that have weights of their own."""
+        layers: Any = self.decoder[:1] if self.options.share_layers else self.decoder
+        return [layer.cross_attention for layer in layers]
+
     def lay_out(self) -> "Layout":
-        return Layout(Stack.of([*self.encoder], ENCODER), Layers.of([*self.decoder]))
+        return Layout(Stack.of([*self.encoder], ENCODER), Layers.of([*self.decoder]), Projection.of(self.looking))
 
     def start(self, memory: Memory, layout: "Layout | None" = None) -> "TransformerState | Stepper":
         rows, heads, width = len(memory.values), self.options.heads, self.options.width

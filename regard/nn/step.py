@@ -88,8 +88,10 @@ class Sight(NamedTuple):
     def of(cls, projected: Sequence[tuple[Tensor, Tensor]], mask: Bool[Tensor, "B S"]) -> "Sight":
         """From keys and values [B,H,S,d] of each layer."""
         more = up(mask.size(1)) - mask.size(1)
-        keys = [F.pad(each.mT, (0, more)).flatten(0, 1) for each, _ in projected]
-        values = [F.pad(each, (0, 0, 0, more)).flatten(0, 1) for _, each in projected]
+        if more:
+            projected = [(F.pad(keys, (0, 0, 0, more)), F.pad(values, (0, 0, 0, more))) for keys, values in projected]
+        keys = [each.mT.flatten(0, 1) for each, _ in projected]
+        values = [each.flatten(0, 1) for _, each in projected]
         heads = projected[0][1].size(1)
         bias = values[0].new_full((len(mask), mask.size(1) + more), float("-inf"))
         bias[:, : mask.size(1)].masked_fill_(mask, 0)

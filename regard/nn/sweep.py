@@ -1,7 +1,8 @@
 """A stack of layers over all positions at once, as a search needs it: the same sums without Python between operations.
 
 The encoder of a Transformer is such a stack, and the decoders are that write all words at once. For a single sentence
-Python takes longer than the arithmetic. The contract tests hold a model's searches equal to its layers.
+Python takes longer than the arithmetic. Where rows are of different lengths, products are made of real places alone.
+The contract tests hold a model's searches equal to its layers.
 
 A stack is a row of parts, each with a residual connection and a layer norm around it:
 
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
@@ -25,7 +26,7 @@ from regard.nn.blocks import FeedForward, Residual, activate
 from regard.nn.self_attention import PositionalAttention, SelfAttention
 from regard.nn.step import norm, scripted
 
-SMALL = 2**14  # scores up to which plain products are faster than torch's kernel
+SMALL = 2**21  # scores up to which plain products are faster than torch's kernel, with several threads up to four times
 Look = tuple[Sequence[tuple[Tensor, Tensor]], Bool[Tensor, "B S"]]  # keys and values of each layer [B,H,S,d], and mask
 
 
@@ -75,12 +76,37 @@ class Stack:
     ) -> Float[Tensor, "N T D"]:
         """What the layers make of all positions; `memory` may have fewer rows, each for equally many of x."""
         pairs, seen = memory or ((), mask)
+        real, heads = real_places(mask), self.heads
         y = scripted(all_parts)(
-            x.flatten(0, 1), *mask.shape, self.parts, self.weights, bias_of(mask), mask.sum(1) == 1,
-            x if places is None else places, [keys for keys, _ in pairs], [values for _, values in pairs],
-            bias_of(seen), self.heads, self.pre, self.activation, self.epsilon,
+            pack(x.flatten(0, 1), real), *mask.shape, real, self.parts, self.weights, bias_of(mask, heads),
+            mask.sum(1) == 1, x if places is None else places, [keys for keys, _ in pairs],
+            [values for _, values in pairs], bias_of(seen, heads), heads, self.pre, self.activation, self.epsilon,
         )  # fmt: skip
-        return y.view(x.shape)
+        return spread(y, real, mask.numel()).view(x.shape)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What several attentions make of one memory, in one product."""
+
+    weight: Float[Tensor, "M Y2D"]
+    bias: Float[Tensor, " Y2D"]
+    heads: int
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, attentions: Sequence[MultiHead]) -> "Projection":
+        """Of attentions with equally many heads."""
+        weight, bias = join(*((each.memory.weight, each.memory.bias) for each in attentions))
+        return cls(weight.t().contiguous(), bias, attentions[0].heads)
+
+    def project(self, memory: Float[Tensor, "B S M"], mask: Bool[Tensor, "B S"]) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Keys and values [B,H,S,d] of each attention, stored as the steps of a search read them."""
+        real = real_places(mask)
+        both = spread(torch.addmm(self.bias, pack(memory.flatten(0, 1), real), self.weight), real, mask.numel())
+        both = both.view(*mask.shape, -1, 2, self.heads, memory.size(2) // self.heads)  # [B,S,Y,2,H,d]
+        keys, values = both.permute(3, 2, 0, 4, 5, 1)
+        return tuple(zip(keys.contiguous().mT, values.mT.contiguous(), strict=True))
 
 
 def kind_of(part: nn.Module) -> str | None:
@@ -122,28 +148,36 @@ def join(*products: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return torch.cat(weights), torch.cat(biases)
 
 
-def bias_of(mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B 1 1 S"] | None:
+def bias_of(mask: Bool[Tensor, "B S"], heads: int) -> Float[Tensor, "BH 1 S"] | None:
     """What is added to scores: 0 or, behind the mask, −∞; None where everything can be seen."""
     if bool(mask.all()):
         return None
-    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))[:, None, None]
+    bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))
+    return bias.repeat_interleave(heads, 0)[:, None]
+
+
+def real_places(mask: Bool[Tensor, "N T"]) -> Int[Tensor, " R"] | None:
+    """Where something stands among all places of all rows; None where leaving the others out does not pay."""
+    real = mask.flatten().nonzero()[:, 0]
+    return real if 8 * len(real) <= 7 * mask.numel() else None
 
 
 # What follows is run as TorchScript.
 
 
 def all_parts(
-    x: Tensor,  # [N·T,D]
+    x: Tensor,  # [N·T,D], or [R,D] of the real places alone
     rows: int,
     length: int,
+    real: Tensor | None,  # [R]
     parts: list[str],
     weights: list[list[Tensor]],
-    bias: Tensor | None,  # [N,1,1,T]
+    bias: Tensor | None,  # [N·H,1,T]
     alone: Tensor,  # [N] where a row has but one position
     places: Tensor,  # [T,D]
     keys: list[Tensor],  # [B,H,S,d]
     values: list[Tensor],
-    hidden: Tensor | None,  # [B,1,1,S]
+    hidden: Tensor | None,  # [B·H,1,S]
     heads: int,
     pre: bool,
     activation: str,
@@ -160,27 +194,41 @@ def all_parts(
             y = activate(torch.addmm(own[1], y, own[0]), activation)
         elif part == "places":
             query, key = split(torch.addmm(own[1], places, own[0]), 1, length, 2 * heads).chunk(2, 1)
-            y = mix(query, key, split(torch.addmm(own[3], y, own[2]), rows, length, heads), bias)
+            value = spread(torch.addmm(own[3], y, own[2]), real, rows * length)
+            y = pack(mix(query, key, split(value, rows, length, heads), bias), real)
         elif part == "memory":
             key, value = keys[looks], values[looks]
             looks += 1
-            query = split(torch.addmm(own[1], y, own[0]), key.size(0), x.size(0) // key.size(0), heads)
-            y = mix(query, key, value, hidden)
+            query = spread(torch.addmm(own[1], y, own[0]), real, rows * length)
+            query = split(query, key.size(0), query.size(0) // key.size(0), heads)
+            y = pack(mix(query, key, value, hidden), real)
         else:
-            query, key, value = split(torch.addmm(own[1], y, own[0]), rows, length, 3 * heads).chunk(3, 1)
+            all_three = spread(torch.addmm(own[1], y, own[0]), real, rows * length)
+            query, key, value = split(all_three, rows, length, 3 * heads).chunk(3, 1)
             if part == "others":
                 if others is None:
                     itself = torch.eye(length, dtype=torch.bool, device=x.device)
-                    apart = torch.zeros(1, 1, length, length, device=x.device).masked_fill(itself, float("-inf"))
-                    others = apart if bias is None else apart + bias
+                    apart = torch.zeros(1, length, length, device=x.device).masked_fill(itself, float("-inf"))
+                    others = apart.expand(rows * heads, -1, -1) if bias is None else apart + bias
                 y = mix(query, key, value, others)
                 # one position has no others to look at
                 y = y.view(rows, length, -1).masked_fill(alone[:, None, None], 0.0).view(y.shape)
             else:
                 y = mix(query, key, value, bias)
+            y = pack(y, real)
         y = torch.addmm(own[-3], y, own[-4]).add_(x)
         x = y if pre else norm(y, weight, shift, epsilon)
     return x
+
+
+def pack(x: Tensor, real: Tensor | None) -> Tensor:
+    """Of vectors at all places those at the real ones."""
+    return x if real is None else x.index_select(0, real)
+
+
+def spread(x: Tensor, real: Tensor | None, places: int) -> Tensor:
+    """Vectors at real places → at all, zero elsewhere."""
+    return x if real is None else torch.zeros(places, x.size(1), device=x.device).index_copy_(0, real, x)
 
 
 def split(x: Tensor, rows: int, length: int, heads: int) -> Tensor:
@@ -190,11 +238,20 @@ def split(x: Tensor, rows: int, length: int, heads: int) -> Tensor:
 
 def mix(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, small: int = SMALL) -> Tensor:
     """What queries [N,H,T,d] find in a memory [N,H,S,d] → [N·T,D]; queries of one row are those of all."""
-    if values.size(0) * values.size(1) * query.size(2) * keys.size(2) <= small:
-        scores = torch.matmul(query * query.size(3) ** -0.5, keys.transpose(2, 3))
-        scores = scores if bias is None else scores + bias
-        context = torch.matmul(scores.softmax(-1), values)
+    rows, heads, places, size = values.shape
+    length = query.size(2)
+    if rows * heads * length * places > small:
+        query, keys = query.expand(rows, -1, -1, -1), keys.expand(rows, -1, -1, -1)
+        seen = None if bias is None else bias.view(rows, heads, -1, places)
+        context = F.scaled_dot_product_attention(query, keys, values, seen)
     else:
-        query, keys = query.expand(values.size(0), -1, -1, -1), keys.expand(values.size(0), -1, -1, -1)
-        context = F.scaled_dot_product_attention(query, keys, values, bias)
-    return context.transpose(1, 2).reshape(-1, values.size(1) * values.size(3))
+        turned, scale = keys.transpose(2, 3).flatten(0, 1), size**-0.5
+        if query.size(0) < rows:
+            scores = torch.bmm(query.flatten(0, 1) * scale, turned).repeat(rows, 1, 1)
+            scores = scores if bias is None else scores.add_(bias)
+        elif bias is None:
+            scores = torch.bmm(query.flatten(0, 1) * scale, turned)
+        else:
+            scores = torch.baddbmm(bias, query.flatten(0, 1), turned, alpha=scale)
+        context = torch.bmm(scores.softmax(-1), values.flatten(0, 1)).view(rows, heads, length, size)
+    return context.transpose(1, 2).reshape(-1, heads * size)

@@ -14,7 +14,8 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.config import Search, length_penalty
@@ -38,62 +39,51 @@ def beam_search(decoder: Decoder, state: Any, request: Request, options: Search)
         logits, state = decoder.step(tokens, state)
         prices, total = priced(logits.float())
         restrict(prices, history, [sentence for sentence in rows for _ in range(beams)], request, options)
-        candidates = best_words(prices, scores - total.view_as(scores), 2 * width)
-        best, parents, chosen = (
-            complete(each.tolist(), 2 * width, none) for each, none in zip(candidates, (NEVER, 0, PAD), strict=True)
-        )
+        best, parents, chosen = complete(best_words(prices, scores - total.view_as(scores), 2 * width), 2 * width)
+        ends = chosen == EOS
         lines = history.view(len(rows), beams, -1)
-        finish(found, rows, over, best, parents, chosen, lines, request, options)
-        alive = [living(words, width) for words in chosen]
-        for row, places in enumerate(alive):
-            top = best[row][places[0]]
+        for row, place in ends[:, :width].nonzero().tolist():  # row by row, the best first
+            if not over[row]:
+                line, log_probability = lines[row, parents[row, place]], float(best[row, place])
+                found[rows[row]] += finished(line, log_probability, request.limits[rows[row]], options)
+        alive = living(ends, width)
+        scores = best.gather(1, alive)
+        for row, top in enumerate(scores[:, 0].tolist()):
             over[row] = over[row] or done(found[rows[row]], top, request.limits[rows[row]], options)
         if all(over):
             break
-        stay = remaining(over)
-        kept = stay if stay else range(len(rows))
-        scores = torch.tensor([[best[row][place] for place in alive[row]] for row in kept], device=device)
-        past = torch.tensor([row * beams + parents[row][place] for row in kept for place in alive[row]], device=device)
-        tokens = torch.tensor([[chosen[row][place]] for row in kept for place in alive[row]], device=device)
-        history = torch.cat([history.index_select(0, past), tokens], 1)
-        state = decoder.select(state, past, torch.tensor(stay, device=device) if stay else None)
-        if stay:
+        past = parents.gather(1, alive) + torch.arange(0, len(history), beams, device=device)[:, None]
+        tokens, kept = chosen.gather(1, alive), None
+        if stay := remaining(over):
+            kept = torch.tensor(stay, device=device)
+            scores, past, tokens = scores[kept], past[kept], tokens[kept]
             rows, over = [rows[row] for row in stay], [False] * len(stay)
+        past, tokens = past.flatten(), tokens.view(-1, 1)
+        history = torch.cat([history.index_select(0, past), tokens], 1)
+        state = decoder.select(state, past, kept)
     return [sorted(outputs, key=lambda output: -output.score)[: options.nbest] for outputs in found]
 
 
-def complete(lists: list[list[Any]], number: int, none: float) -> list[list[Any]]:
+def complete(candidates: tuple[Tensor, Tensor, Tensor], number: int) -> tuple[Tensor, Tensor, Tensor]:
     """So many candidates of each sentence; a small vocabulary has fewer, and those that are missing cannot win."""
-    return [each + [none] * (number - len(each)) for each in lists]
+    missing = number - candidates[0].size(1)
+    if not missing:
+        return candidates
+    best, parents, chosen = candidates
+    return F.pad(best, (0, missing), value=NEVER), F.pad(parents, (0, missing)), F.pad(chosen, (0, missing), value=PAD)
 
 
-def living(words: list[int], width: int) -> list[int]:
-    """Of the 2K candidates of a sentence, of which at most K end, the places of the K best that do not."""
-    return [place for place, word in enumerate(words) if word != EOS][:width]
+def living(ends: Bool[Tensor, "B C"], width: int) -> Int[Tensor, "B K"]:
+    """Of the 2K candidates of each sentence, of which at most K end, the places of the K best that do not."""
+    return ends.byte().sort(dim=1, stable=True).indices[:, :width]
 
 
-def finish(
-    found: list[list[Hypothesis]],
-    rows: list[int],
-    over: list[bool],
-    best: list[list[float]],
-    parents: list[list[int]],
-    chosen: list[list[int]],
-    lines: Int[Tensor, "B K T"],
-    request: Request,
-    options: Search,
-) -> None:
-    """Candidates among the first K that end become outputs."""
-    width, length = options.beam, lines.size(2)
-    for row, words in enumerate(chosen):
-        for place in [place for place in range(width) if words[place] == EOS and not over[row]]:
-            log_probability = best[row][place]
-            if not math.isfinite(log_probability):
-                continue
-            ids = tuple(lines[row, parents[row][place]].tolist())
-            score = log_probability / length_penalty(length, options)
-            cut = length >= request.limits[rows[row]]
-            found[rows[row]].append(Hypothesis(ids, score, log_probability, finished=not cut))
+def finished(line: Int[Tensor, " T"], log_probability: float, limit: int, options: Search) -> list[Hypothesis]:
+    """A line that ends here as an output; none if it cannot be."""
+    if not math.isfinite(log_probability):
+        return []
+    score = log_probability / length_penalty(len(line), options)
+    return [Hypothesis(tuple(line.tolist()), score, log_probability, finished=len(line) < limit)]
 
 
 def done(outputs: list[Hypothesis], top: float, limit: int, options: Search) -> bool:

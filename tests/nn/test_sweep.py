@@ -35,13 +35,13 @@ def way(request, monkeypatch):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-@pytest.mark.parametrize("lengths", [[7, 2, 1], [7, 7, 7], [50, 50, 3]])
+@pytest.mark.parametrize("lengths", [[7, 2, 1], [7, 7, 7], [8, 8, 7], [420, 420, 3]])
 @pytest.mark.usefixtures("way")
 @torch.no_grad()
 def test_an_encoder(norm, activation, lengths):
     layers = shaken(EncoderLayer(options(norm=norm, activation=activation)) for _ in range(2))
     mask = padding_mask(torch.tensor(lengths), max(lengths))
-    assert (mask.size(1) == 50) == (len(mask) * HEADS * mask.size(1) ** 2 > SMALL)  # both ways are taken
+    assert (mask.size(1) == 420) == (len(mask) * HEADS * mask.size(1) ** 2 > SMALL)  # both ways are taken
     x = torch.randn(*mask.shape, WIDTH)
     wanted = x
     for layer in layers:
@@ -53,7 +53,7 @@ def test_an_encoder(norm, activation, lengths):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(("itself", "positional"), [(False, True), (True, False)])
-@pytest.mark.parametrize("lengths", [[7, 2, 1, 5], [1, 1, 1, 1], [60, 50, 1, 3]])
+@pytest.mark.parametrize("lengths", [[7, 2, 1, 5], [1, 1, 1, 1], [370, 50, 1, 3]])
 @pytest.mark.usefixtures("way")
 @torch.no_grad()
 def test_a_decoder_of_all_places(norm, itself, positional, lengths):

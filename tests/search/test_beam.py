@@ -216,10 +216,8 @@ def test_ensembles_search_the_mean_of_their_probabilities(tiny_model):
 
 
 def test_those_that_end_do_not_live_on():
-    best, order = [-1.0, -2.0, -3.0, -4.0], living([EOS, 5, EOS, 4], 2)
-    assert [best[place] for place in order] == [-2.0, -4.0]
-    assert order == [1, 3]
-    assert living([6, 5, EOS, 4], 2) == [0, 1]
+    ends = torch.tensor([[True, False, True, False], [False, False, True, False]])
+    assert living(ends, 2).tolist() == [[1, 3], [0, 1]]
 
 
 def scripted(prices: dict[tuple[int, ...], dict[int, float]], steps: list[int]) -> Decoder:
