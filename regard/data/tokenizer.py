@@ -8,6 +8,7 @@ A tokenizer is stored as our own JSON and rebuilt in code, so a model directory 
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,6 +52,7 @@ class Tokenizer(Protocol):
     def save(self, path: str | Path) -> None: ...
 
 
+@lru_cache(2**16)  # the same pieces come again and again
 def show(piece: bytes) -> str:
     """A piece as a reader sees it: spaces marked, and bytes that are no characters by their number."""
     try:

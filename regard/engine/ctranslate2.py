@@ -172,16 +172,11 @@ class CTranslate2Engine:
 
 def rank(found: Found, limit: int, options: Search) -> list[Hypothesis]:
     """The n best by our score."""
-    outputs = [
-        Hypothesis(
-            ids=tuple(map(int, tokens)),
-            score=price / length_penalty(len(tokens), options),
-            log_probability=price,
-            finished=len(tokens) < limit,
-        )
-        for tokens, price in found
+    scored = [(price / length_penalty(len(tokens), options), price, tokens) for tokens, price in found]
+    best = sorted(scored, key=lambda each: -each[0])[: options.nbest]
+    return [
+        Hypothesis(tuple(map(int, tokens)), score, price, finished=len(tokens) < limit) for score, price, tokens in best
     ]
-    return sorted(outputs, key=lambda output: -output.score)[: options.nbest]
 
 
 def load_engine(directory: Path, workers: int = 1, threads: int = 1) -> CTranslate2Engine:
