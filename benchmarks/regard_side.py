@@ -24,7 +24,7 @@ from regard.data.loader import Loader
 from regard.engine.native import make_engine
 from regard.memory import keep_memory
 from regard.models.base import build_model
-from regard.nn.step import times
+from regard.nn.step import for_one_row, times
 from regard.pipeline import carry_out, check_options, settle
 from regard.pipeline import train as train_run
 from regard.prepare import open_prepared
@@ -137,17 +137,26 @@ def products(job: Job) -> Figures:
         sources = typical(batch, job["seed"], shape.vocabulary, job.get("source", 0))
         read = {size: torch.randn(sum(map(len, sources)) + batch, size) for size in (shape.width, shape.feed_forward)}
         step = {size: torch.randn(batch * beam, size) for size in read}
-
-        def once(read: dict[int, torch.Tensor] = read, step: dict[int, torch.Tensor] = step) -> None:
-            for each in encoder:
-                torch.mm(read[each.size(1)], each.t())
-            for _ in range(length):
-                for each in decoder:
-                    times(each, step[each.size(1)])
-
+        weights = [for_one_row(each) for each in decoder] if batch * beam == 1 else decoder
         with torch.inference_mode():
+            once = partial(all_products, encoder, weights, read, step, length)
             figures[f"{batch}x{beam}"] = rate(once, batch * length, job["seconds"])
     return figures
+
+
+def all_products(
+    encoder: list[torch.Tensor],
+    decoder: list[torch.Tensor],
+    read: dict[int, torch.Tensor],
+    step: dict[int, torch.Tensor],
+    length: int,
+) -> None:
+    """Every product of one search: the source's once, then those of all steps; vectors by their width."""
+    for each in encoder:
+        torch.mm(read[each.size(1)], each.t())
+    for _ in range(length):
+        for each in decoder:
+            times(each, step[each.size(1)])
 
 
 def product_sizes(shape: Shape) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -72,6 +72,13 @@ def test_a_failed_round_is_not_counted(training):
     assert found["seconds"]["sides"]["regard"]["median"] == 4.0
 
 
+def test_the_limit_of_the_machine_is_no_peer():
+    taken = {"regard": [{"32x4": 60}], "its matrix products alone": [{"32x4": 80}]}
+    text = render([record("limit-a", [Figure("32x4", "tokens/s", True)], taken)])
+    assert "| title of limit-a: batch 32, beam 4 | 60 tokens/s | 80 tokens/s | 75% |" in text
+    assert "best peer" not in text
+
+
 def test_decoding_rows_say_batch_and_beam():
     figures = [Figure("1x1", "tokens/s", True), Figure("32x4", "tokens/s", True)]
     text = render([record("decode-a", figures, {"regard": [{"1x1": 300, "32x4": 2000}]})])
