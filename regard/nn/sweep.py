@@ -228,7 +228,7 @@ def pack(x: Tensor, real: Tensor | None) -> Tensor:
 
 def spread(x: Tensor, real: Tensor | None, places: int) -> Tensor:
     """Vectors at real places → at all, zero elsewhere."""
-    return x if real is None else torch.zeros(places, x.size(1), device=x.device).index_copy_(0, real, x)
+    return x if real is None else x.new_zeros([places, x.size(1)]).index_copy_(0, real, x)
 
 
 def split(x: Tensor, rows: int, length: int, heads: int) -> Tensor:
