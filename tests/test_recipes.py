@@ -23,7 +23,7 @@ def name(path: Path) -> str:
 
 @pytest.mark.parametrize("path", RECIPES, ids=name)
 def test_a_recipe_can_be_run(path, monkeypatch, tmp_path):
-    for variable in ("REGARD_DATA", "SCAN", "G2P", "TEACHER", "NAT"):
+    for variable in ("REGARD_DATA", "SCAN", "REVERSE", "G2P", "TEACHER", "NAT"):
         monkeypatch.setenv(variable, str(tmp_path))
     run = load_run(path)
     assert run.data.train or run.data.prepared
@@ -97,3 +97,14 @@ def test_length26_is_made_of_all_commands(tmp_path):
     lines = {part: (tmp_path / f"length26.{part}.tsv").read_text().splitlines() for part in ("train", "test")}
     assert {part: len(each) for part, each in lines.items()} == {"train": 18286, "test": 2624}
     assert not set(lines["train"]) & set(lines["test"])
+
+
+def test_letters_backwards_are_made_once_each(tmp_path):
+    runpy.run_path(str(ROOT / "recipes" / "ladder" / "reverse" / "make.py"))["main"](str(tmp_path))
+    files = [tmp_path / f"{part}.tsv" for part in ("train", "valid", "test")]
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    assert len(set(lines)) == len(lines) > 20_000
+    for line in lines:
+        source, target = line.split("\t")
+        assert source.split() == target.split()[::-1]
+        assert 4 <= len(source.split()) <= 10
