@@ -26,7 +26,6 @@ from regard.config import Search, length_penalty, longest_output
 from regard.data.batch import BOS, PAD, Hypothesis, Writing
 from regard.directory import MANIFEST, check_listed, hash_file, read_json
 from regard.errors import ConfigError, ModelError
-from regard.memory import keep_memory
 
 if TYPE_CHECKING:
     from regard.view.record import Map
@@ -194,5 +193,4 @@ def load_engine(directory: Path, workers: int = 1, threads: int = 1) -> CTransla
         raise ModelError(f"{folder / FACTS}: not the facts of an export")
     if facts["model_sha256"] != hash_file(directory / MANIFEST):
         raise ModelError(f"{folder}: made from another model than the one beside it; export it again")
-    keep_memory()  # each search takes as much again: half of the time in the system is saved
     return CTranslate2Engine(folder, facts, workers, threads)
