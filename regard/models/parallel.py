@@ -161,7 +161,8 @@ class Parallel(Model):
     @property
     def looking(self) -> list[MultiHead]:
         """The attentions to the memory."""
-        return [layer.cross_attention for layer in self.decoder]  # type: ignore[misc]
+        layers: Any = self.decoder
+        return [layer.cross_attention for layer in layers]
 
     def fill(self, canvas: Canvas, memory: Memory, layout: Layout | None = None) -> Float[Tensor, "N T D"]:
         """Hidden vectors of all places."""
