@@ -202,6 +202,7 @@ class Transformer(Autoregressive):
         max_length: Positive = 512  # with "learned": positions in the table
         tie: Literal["none", "output", "embeddings", "all"] = "output"  # which of source, target, output share a table
         dropout: Fraction = 0.1  # on embeddings and the output of each sub-layer
+        embedding_dropout: Fraction | None = None  # on embeddings, where it is not that of the sub-layers
         attention_dropout: Fraction = 0.0  # on the weights; above 0 the fast kernel is left
         activation_dropout: Fraction = 0.0  # inside the feed-forward
 
@@ -249,7 +250,8 @@ class Transformer(Autoregressive):
     def _embedding(self, table: nn.Embedding) -> Embedding:
         options = self.options
         absolute = options.positions if options.positions in ("sinusoidal", "learned") else "none"
-        return Embedding(table, options.width, absolute, options.position_join, options.max_length, options.dropout)
+        dropout = options.dropout if options.embedding_dropout is None else options.embedding_dropout
+        return Embedding(table, options.width, absolute, options.position_join, options.max_length, dropout)
 
     def encode(self, batch: Batch) -> Memory:
         return self.encode_by(None, batch)

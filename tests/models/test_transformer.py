@@ -71,6 +71,13 @@ def test_tied_weights_are_one_tensor():
         assert (model.output_weights()[0] is table) == bool(output), tie
 
 
+def test_dropout_on_embeddings_is_that_of_the_layers_unless_given():
+    ids = torch.full((50, 4), 5)
+    for options, kept in [({}, 0.5), ({"embedding_dropout": 0.0}, 1.0), ({"embedding_dropout": 0.9}, 0.1)]:
+        model = build_model(SMALL | {"dropout": 0.5, "positions": "none"} | options, 9, 9).train()
+        assert (model.source(ids) != 0).float().mean().item() == pytest.approx(kept, abs=0.1)
+
+
 def test_cross_attention_keys_are_projected_once(tiny_model):
     model = tiny_model(SMALL, 0, 9, 9)
     memory = model.encode(model.tensors(make_batch([[4, 5, 2]])))
