@@ -67,17 +67,27 @@ def read(name: str) -> dict[str, Any] | None:
 def row(name: str) -> list[str] | None:
     """One line of the table, if everything it needs is recorded."""
     task, score, published = ABOUT[name]
-    names = [name.replace("*", language) for language in LANGUAGES] if "*" in name else [name]
+    names = [name.replace("*", language) for language in LANGUAGES] if "*" in name else [name, *others(name)]
     found = [result for each in names if (result := read(each))]
     if len(found) < len(names):
         return None
-    value = statistics.mean(result["scores"][score]["value"] for result in found)
+    values = [result["scores"][score]["value"] for result in found]
     interval = found[0]["scores"][score].get("interval") if len(found) == 1 else None
     minutes = sum(trained_seconds(result) for result in found) / 60
     threads = " / ".join(sorted({str(result["model"]["training"]["threads"]) for result in found}))
-    shown = shape(score, value) + (f" ({' … '.join(shape(score, end) for end in interval)})" if interval else "")
+    shown = shape(score, statistics.mean(values))
+    if interval:
+        shown += f" ({' … '.join(shape(score, end) for end in interval)})"
+    elif len(found) > 1 and "*" not in name:
+        shown = f"mean of {len(found)} seeds {shown}: {', '.join(shape(score, value) for value in values)}"
     recipe = f"[{name}](recipes/{name}.toml)" if (FOLDER / f"{name}.toml").exists() else f"`{name}`"
     return [recipe, task, shown, published, f"{minutes:,.0f} min, {threads} thread{'s' if threads != '1' else ''}"]
+
+
+def others(name: str) -> list[str]:
+    """The same recipe with other seeds: NAME.seed-2.result and so on."""
+    folders = sorted(FOLDER.glob(f"{name}.seed-*.result"))
+    return [path.relative_to(FOLDER).as_posix().removesuffix(".result") for path in folders]
 
 
 def trained_seconds(result: dict[str, Any]) -> float:

@@ -88,6 +88,11 @@ def test_the_table_tells_what_is_recorded(monkeypatch, tmp_path):
         (tmp_path / "zero" / f"g2p-{language}.result" / "result.json").write_text(json.dumps(result))
     assert table.row("zero/g2p-*")[2:] == ["4.50 %", "18.5 %, swept (the task's baseline)", "20 min, 1 thread"]
     assert table.row("scan/simple") is None
+    for name, value in [("simple.seed-2", 0.5), ("simple", 0.25)]:
+        (tmp_path / "scan" / f"{name}.result").mkdir(parents=True)
+        result = {"scores": {"exact_match": {"value": value}}, "model": {"training": training}}
+        (tmp_path / "scan" / f"{name}.result" / "result.json").write_text(json.dumps(result))
+    assert table.row("scan/simple")[2] == "mean of 2 seeds 37.50 %: 25.00 %, 50.00 %"
 
 
 @pytest.mark.skipif(not (Path(os.environ.get("REGARD_DATA", "")) / "scan").is_dir(), reason="no SCAN here")
