@@ -44,7 +44,7 @@ ABOUT: dict[str, tuple[str, str, str]] = {
     "scan/simple": ("SCAN, simple split", "exact_match", "99.8 % (Lake & Baroni 2018)"),
     "zero/scan": ("the same, no configuration", "exact_match", "–"),
     "scan/length": ("SCAN, longer than in training (cut-off 26)", "exact_match", "100 % (Csordás et al. 2021)"),
-    "scan/length-absolute": ("the same, absolute positions", "exact_match", "0 % (Csordás et al. 2021)"),
+    "scan/length-absolute": ("the same, absolute positions", "exact_match", "fails (Csordás et al. 2021)"),
     "scan/jump-rnn": ("SCAN, new verb, LSTM with attention", "exact_match", "0.08 % (Lake & Baroni 2018)"),
     "scan/jump-convs2s": ("the same, ConvS2S", "exact_match", "69.2 % (Dessì & Baroni 2019)"),
     "scan/jump-transformer": ("the same, Transformer", "exact_match", "–"),
