@@ -24,7 +24,7 @@ from regard.data.loader import Loader
 from regard.engine.native import make_engine
 from regard.memory import keep_memory
 from regard.models.base import build_model
-from regard.nn.step import for_one_row, times
+from regard.nn.step import Product, for_one_row, times
 from regard.pipeline import carry_out, check_options, settle
 from regard.pipeline import train as train_run
 from regard.prepare import open_prepared
@@ -131,7 +131,8 @@ def products(job: Job) -> Figures:
     torch.set_num_threads(job["threads"])
     shape, length = SHAPES[job["shape"]], job["length"]
     keep_memory()
-    encoder, decoder = ([torch.randn(*size) for size in sizes] for sizes in product_sizes(shape))
+    encoder, decoder, (last,) = ([torch.randn(*size) for size in sizes] for sizes in product_sizes(shape))
+    output = Product.of(last, None)
     figures: Figures = {}
     for batch, beam in job["cases"]:
         sources = typical(batch, job["seed"], shape.vocabulary, job.get("source", 0))
@@ -139,7 +140,7 @@ def products(job: Job) -> Figures:
         step = {size: torch.randn(batch * beam, size) for size in read}
         weights = [for_one_row(each) for each in decoder] if batch * beam == 1 else decoder
         with torch.inference_mode():
-            once = partial(all_products, encoder, weights, read, step, length)
+            once = partial(all_products, encoder, weights, output, read, step, length)
             figures[f"{batch}x{beam}"] = rate(once, batch * length, job["seconds"])
     return figures
 
@@ -147,6 +148,7 @@ def products(job: Job) -> Figures:
 def all_products(
     encoder: list[torch.Tensor],
     decoder: list[torch.Tensor],
+    output: Product,
     read: dict[int, torch.Tensor],
     step: dict[int, torch.Tensor],
     length: int,
@@ -157,16 +159,17 @@ def all_products(
     for _ in range(length):
         for each in decoder:
             times(each, step[each.size(1)])
+        output.forward(step[output.weight.size(1)])
 
 
-def product_sizes(shape: Shape) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Sizes [out, in] of the weights, as a search multiplies them: once for a source, and at every step."""
+def product_sizes(shape: Shape) -> tuple[list[tuple[int, int]], ...]:
+    """Sizes [out, in] of the weights, as a search multiplies them: once for a source, at every step, and its output."""
     width, inner = shape.width, shape.feed_forward
     forward = [(inner, width), (width, inner)]
     encoder = [(3 * width, width), (width, width), *forward]  # queries, keys and values in one
     memory = [(2 * width, width)]  # keys and values that the decoder looks at
     decoder = [(3 * width, width), (width, width), (width, width), (width, width), *forward]
-    return (encoder + memory) * shape.layers, [*decoder * shape.layers, (shape.vocabulary, width)]
+    return (encoder + memory) * shape.layers, decoder * shape.layers, [(shape.vocabulary, width)]
 
 
 def fixed_search(beam: int, length: int) -> Search:

@@ -21,7 +21,7 @@ from regard.errors import ConfigError, ModelError
 from regard.memory import keep_memory
 from regard.models.base import Autoregressive, Model, build_model, select_rows, shift_right
 from regard.models.parallel import Parallel, Refining
-from regard.nn.step import for_one_row, times
+from regard.nn.step import Product
 from regard.search.beam import beam_search
 from regard.search.filters import Decoder, Request
 from regard.search.parallel import Filler, parallel_search, trace
@@ -64,7 +64,7 @@ class NativeEngine:
         with torch.inference_mode():
             state = tuple(
                 self._start(model, batch, layout)
-                for model, (layout, *_) in zip(self.words, self._laid_out, strict=True)
+                for model, (layout, _) in zip(self.words, self._laid_out, strict=True)
             )
         find = beam_search if options.method == "beam" else SEARCHES[options.method]
         return find(Decoder(self._step, self._select, self.device), state, request, options)
@@ -75,7 +75,7 @@ class NativeEngine:
         return [model for model in self.models if isinstance(model, Autoregressive)]
 
     def _filler(self, batch: Batch) -> Filler:
-        model, (layout, *_) = self.models[0], self._laid_out[0]
+        model, (layout, _) = self.models[0], self._laid_out[0]
         assert isinstance(model, Parallel)
         with torch.inference_mode():
             memory = model.encode_by(layout, model.tensors(batch))
@@ -89,13 +89,9 @@ class NativeEngine:
         )
 
     @cached_property
-    def _laid_out(self) -> list[tuple[Any, Tensor, Tensor, Tensor | None]]:
-        """The layers of each model as a search reads them, output weights for several rows and for one, their bias."""
-        weights = [model.output_weights() for model in self.models]
-        return [
-            (model.lay_out(), weight.detach().contiguous(), for_one_row(weight.detach()), bias)
-            for model, (weight, bias) in zip(self.models, weights, strict=True)
-        ]
+    def _laid_out(self) -> list[tuple[Any, Product]]:
+        """The layers and the output layer of each model as a search reads them."""
+        return [(model.lay_out(), Product.of(*model.output_weights())) for model in self.models]
 
     @staticmethod
     def _start(model: Autoregressive, batch: Batch, layout: Any = None) -> tuple[Any, Any]:
@@ -104,11 +100,9 @@ class NativeEngine:
 
     def _step(self, tokens: Tensor, states: Any) -> tuple[Tensor, Any]:
         logits, after = [], []
-        for model, (_, weight, alone, bias), (state, memory) in zip(self.words, self._laid_out, states, strict=True):
+        for model, (_, output), (state, memory) in zip(self.words, self._laid_out, states, strict=True):
             hidden, state = model.decode(tokens, memory, state)
-            last = hidden[:, -1]
-            columns = times(alone if len(last) == 1 else weight, last)
-            logits.append((columns if bias is None else columns.add_(bias[:, None])).t())
+            logits.append(output.forward(hidden[:, -1]))
             after.append((state, memory))
         if len(logits) == 1:
             return logits[0], tuple(after)

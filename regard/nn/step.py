@@ -30,6 +30,7 @@ PARTS = (
     "self_attention", "cross_attention", "feed_forward", "around_attention", "around_cross", "around_feed_forward",
 )  # fmt: skip
 MANY = 96  # rows from which a product is done by rows
+LARGE = 2**20  # elements from which a weight is packed for a single row too
 GRAIN = 16  # places: as many numbers as a register of the widest vector units has
 
 
@@ -152,6 +153,33 @@ class Stepper:
         weights = layers.alone if len(x) == 1 else layers.weights
         x = scripted(all_layers)(x, weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
         return x, replace(self, past=past, position=self.position + 1)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A large weight for products with any number of rows, for as long as it does not change."""
+
+    weight: Tensor  # [V,D], packed by oneDNN where torch has that
+    alone: Tensor  # the same for a single row
+    bias: Tensor | None
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, weight: Float[Tensor, "V D"], bias: Float[Tensor, " V"] | None) -> "Product":
+        """From weight and bias."""
+        weight, alone = weight.contiguous(), for_one_row(weight)
+        if weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available():
+            weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+            alone = weight if weight.numel() > LARGE else alone
+        return cls(weight, alone, bias)
+
+    def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+        """Weight times each row, with the bias."""
+        weight = self.alone if len(x) == 1 else self.weight
+        if weight.is_mkldnn:  # two thirds to nine tenths of the time of other ways
+            return torch.ops.mkldnn._linear_pointwise(x, weight, self.bias, "none", [], "")
+        columns = times(weight, x)
+        return (columns if self.bias is None else columns.add_(self.bias[:, None])).t()
 
 
 def weights_of(own: SelfAttention, cross: MultiHead, forward: FeedForward, norms: Sequence[Any]) -> list[Tensor]:

@@ -77,6 +77,21 @@ def test_products_of_few_and_of_many_rows(rows):
     assert short.for_one_row(weight.t().contiguous()).is_contiguous()
 
 
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("rows", [1, 2, short.MANY])
+def test_a_large_product_is_the_same_packed_and_plain(rows, packed, monkeypatch):
+    torch.manual_seed(1)
+    weight, bias, x = torch.randn(70, 5), torch.randn(70), torch.randn(rows, 5)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: packed)
+    product = short.Product.of(weight, bias)
+    assert product.weight.is_mkldnn == packed
+    assert not product.alone.is_mkldnn
+    monkeypatch.setattr(short, "LARGE", 0)
+    for each, wanted in [(product, x @ weight.t() + bias), (short.Product.of(weight, None), x @ weight.t())]:
+        torch.testing.assert_close(each.forward(x), wanted)
+    assert short.Product.of(weight, bias).alone.is_mkldnn == packed
+
+
 def opened(past: Past) -> Past:
     """One position more, as the layers leave it: each beam sees its place, whose keys and values name it."""
     past, beams = past.open(), past.seen.size(1)
