@@ -63,8 +63,7 @@ class NativeEngine:
             return parallel_search(self._filler(batch), request, options)
         with torch.inference_mode():
             state = tuple(
-                self._start(model, batch, layout)
-                for model, (layout, _) in zip(self.words, self._laid_out, strict=True)
+                self._start(model, batch, layout) for model, (layout, _) in zip(self.words, self._laid_out, strict=True)
             )
         find = beam_search if options.method == "beam" else SEARCHES[options.method]
         return find(Decoder(self._step, self._select, self.device), state, request, options)
