@@ -7,6 +7,7 @@ python -m benchmarks.table --check    fail if README.md and the records disagree
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def introduction(records: list[Record]) -> str:
     figures = [figure for record in records for figure in record["summary"].values()]
     rounds = min((each["rounds"] for figure in figures for each in figure["sides"].values()), default=0)
     commits = " / ".join(sorted({str(record["commit"])[:12] for record in records}))
+    machines = " / ".join(mark + machine for machine, mark in marks(records).items())
     lines = [
-        f"Machine: {all_of('machine')}; {all_of('threads')} threads, fp32, torch {all_of('torch')}, commit {commits}.",
+        f"Machine: {machines}; {all_of('threads')} threads, fp32, torch {all_of('torch')}, commit {commits}.",
         f"Peers: {', '.join(peers) or 'none installed'}.",
         f"Medians of at least {rounds} interleaved rounds; spread is (largest − smallest) / median. A ratio says how",
         "many times faster, or for memory smaller, `regard` is: above 1 it is ahead.",
@@ -53,13 +55,19 @@ def introduction(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
+def marks(records: list[Record]) -> dict[str, str]:
+    """What marks a record by its machine: nothing for the one most were made on."""
+    machines = [machine for machine, _ in Counter(record["machine"] for record in records).most_common()]
+    return {machine: "" if place == 0 else f"({place}) " for place, machine in enumerate(machines)}
+
+
 def comparison(records: list[Record]) -> str:
     """One row for each figure we share with peers."""
-    rows = []
+    rows, marked = [], marks(records)
     for record in (each for each in records if not each["name"].startswith("limit-")):
         for figure in record["figures"]:
             found = record["summary"][figure["name"]]
-            title = record["title"] + case(figure["name"])
+            title = marked[record["machine"]] + record["title"] + case(figure["name"])
             for side in found["sides"]:  # several of ours where an engine can be chosen
                 if side.startswith(OURS):
                     rows.append([title + side.removeprefix(OURS), *cells(figure, found, side)])

@@ -109,14 +109,15 @@ def fill(text: str) -> str:
 
 
 def figure(name: str) -> str:
-    """The main score of a recorded result."""
-    result = read(name)
-    if result is None:
+    """The main score of a recorded result, of several seeds their mean."""
+    found = [result for each in [name, *others(name)] if (result := read(each))]
+    if not found:
         return "–"
     known = ABOUT[name][1] if name in ABOUT else ""
-    score = next(each for each in (known, "tokenised_bleu", "exact_match") if each in result["scores"])
+    score = next(each for each in (known, "tokenised_bleu", "exact_match") if each in found[0]["scores"])
     named = {"word_error": " word error", "exact_match": " right"}.get(score, "")
-    return shape(score, result["scores"][score]["value"]) + named
+    seeds = f" (mean of {len(found)} seeds)" if len(found) > 1 else ""
+    return shape(score, statistics.mean(result["scores"][score]["value"] for result in found)) + named + seeds
 
 
 def render() -> str:
@@ -131,9 +132,10 @@ def main(words: list[str]) -> None:
     check, lineage = "--check" in words, FOLDER.parent / "docs" / "lineage.md"
     keep(FOLDER.parent / "README.md", render(), (BEGIN, END), check)
     text = lineage.read_text(encoding="utf-8")
-    if check and fill(text) != text:
+    if not check:
+        lineage.write_text(fill(text), encoding="utf-8")
+    elif fill(text) != text:
         sys.exit(f"{lineage.name} and the results of the recipes disagree; run: make results-table")
-    lineage.write_text(fill(text), encoding="utf-8")
 
 
 if __name__ == "__main__":

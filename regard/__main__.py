@@ -34,7 +34,7 @@ COMMANDS = {
 
 EPILOGUE = """\
 exit codes: 0 ok · 1 failure · 2 usage or configuration · 3 data · 4 model unusable · 5 diverged
-            75 stopped by SIGTERM and saved, run again to go on · 130 interrupted
+            75 stopped by SIGTERM, run again: what is long goes on · 130 interrupted
 
 start with:  regard quickstart      then, for your own data:  regard train pairs.tsv -o model
 """
@@ -79,8 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed = parse(make_parser(command), words)
         parsed.command_line = shlex.join(["regard", *words])
+        from regard.commands.options import termination
+
         module = import_module(f"regard.commands.{COMMANDS[parsed.command][0]}")
-        module.run(parsed)
+        with termination(f"stopped; start again with: {parsed.command_line}"):
+            module.run(parsed)
         sys.stdout.flush()
     except RegardError as error:
         print(f"regard: {error}", file=sys.stderr)

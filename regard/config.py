@@ -339,7 +339,8 @@ def locate(name: Any, recipe: Path) -> Any:
     expanded = os.path.expandvars(name)
     if missing := re.search(r"\$\{?(\w+)", expanded):
         raise ConfigError(f"{recipe}: '{name}' needs the environment variable {missing[1]}, which is not set")
-    return str((recipe.parent / expanded).resolve())
+    base = Path() if name.startswith("$") else recipe.parent  # a variable is set by who stands in the working directory
+    return str((base / expanded).resolve())
 
 
 def differing(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> set[str]:

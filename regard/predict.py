@@ -135,7 +135,9 @@ class Predictor:
     def _finish(self, part: Passage, hypothesis: Hypothesis, align: bool, counts: Counter[str]) -> Hypothesis:
         """Ids → text, with unknown words copied from the source word most looked at."""
         counts["cut off"] += not hypothesis.finished
-        source_tokens = tuple(self.task.source.tokenizer.split(part.inner))
+        tokenizer = self.task.source.tokenizer
+        known = UNK not in part.ids  # the ids then say all, and quicker
+        source_tokens = tuple(tokenizer.pieces(part.ids[:-1]) if known else tokenizer.split(part.inner))
         unknown = hypothesis.ids.count(UNK)
         links = self._links(part.ids, hypothesis.ids) if (align or unknown) and hypothesis.ids else None
         copies = None

@@ -1,6 +1,7 @@
 """The command line as a user meets it: help, exit codes, one clear message and no traceback."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -55,6 +56,17 @@ def test_translating_does_not_wait_for_the_compiler_of_torch(shop):
     )
     done = subprocess.run([sys.executable, "-c", code, shop / "transformer"], capture_output=True, text=True)
     assert done.stdout == "True False\n", done.stderr
+
+
+def test_any_command_can_be_terminated(shop):
+    words = [*PYTHON, "translate", shop / "transformer", "--interactive", "--threads", "1"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdin.write(b"a b\n")
+        running.stdin.flush()
+        assert running.stdout.readline()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(60) == 75
+        assert running.stderr.read().decode().startswith("regard: stopped; start again with: regard translate ")
 
 
 def test_version(call):

@@ -1,5 +1,7 @@
 """Options from TOML and overrides: strict, and every mistake is told with its place."""
 
+from pathlib import Path
+
 import pytest
 
 from regard.config import Run, apply_overrides, dump_toml, load_run, read_toml, validate
@@ -72,6 +74,8 @@ def test_files_of_a_recipe_are_relative_to_it(tmp_path, monkeypatch):
     assert run.data.valid == str(tmp_path / "v.tsv")
     assert run.data.test == "t.tsv"
     assert run.start == str(tmp_path / "model")
+    monkeypatch.setenv("CORPUS", "runs")  # where one stands, not where the recipe lies
+    assert load_run(recipe).data.train[1] == str(Path.cwd() / "runs" / "a.de")
     monkeypatch.delenv("CORPUS")
     with pytest.raises(ConfigError, match="needs the environment variable CORPUS"):
         load_run(recipe)

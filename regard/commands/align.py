@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.commands.options import positive, set_threads, termination
+from regard.commands.options import positive, set_threads
 from regard.data.text import Pair, read_pairs, write_line
 from regard.errors import ConfigError, DataError
 
@@ -69,22 +69,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Align, then write and judge."""
-    options = check(arguments)
-    with termination(f"stopped; start again with: {arguments.command_line}"):
-        from regard.align.bitext import Bitext
-        from regard.recipe import locate_corpus
+    from regard.align.bitext import Bitext
+    from regard.recipe import locate_corpus
 
-        corpus = locate_corpus(arguments.pairs) or "-"
-        pairs = read_pairs(corpus, "auto" if arguments.pairs else "tsv")
-        rows, look = attending(arguments, pairs) if arguments.attention else (tokens(arguments, pairs), None)
-        bitext = Bitext.read(rows, arguments.longest)
-        if not bitext.usable.any():
-            told = f"{len(bitext):,} pairs, none of them with words on both sides and at most {bitext.longest} tokens"
-            raise DataError(f"{'standard input' if corpus == '-' else ' and '.join(arguments.pairs)}: {told}")
-        files = [read_gold(path, bitext) for path in (arguments.gold, arguments.against)]
-        links = find_links(bitext, options, look, arguments.quiet)
-        tell(bitext)
-        finish(arguments, bitext, links, *files)
+    options = check(arguments)
+    corpus = locate_corpus(arguments.pairs) or "-"
+    pairs = read_pairs(corpus, "auto" if arguments.pairs else "tsv")
+    rows, look = attending(arguments, pairs) if arguments.attention else (tokens(arguments, pairs), None)
+    bitext = Bitext.read(rows, arguments.longest)
+    if not bitext.usable.any():
+        told = f"{len(bitext):,} pairs, none of them with words on both sides and at most {bitext.longest} tokens"
+        raise DataError(f"{'standard input' if corpus == '-' else ' and '.join(arguments.pairs)}: {told}")
+    files = [read_gold(path, bitext) for path in (arguments.gold, arguments.against)]
+    links = find_links(bitext, options, look, arguments.quiet)
+    tell(bitext)
+    finish(arguments, bitext, links, *files)
 
 
 def check(arguments: argparse.Namespace) -> "AlignerOptions":

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from regard.commands.options import termination
 from regard.commands.train import add_corpus, make_options
 
 EPILOGUE = """\
@@ -32,11 +31,10 @@ def run(arguments: argparse.Namespace) -> None:
     from regard.config import dump_toml
     from regard.prepare import prepare, start_task
 
-    with termination(f"stopped; start again with: {arguments.command_line}"):
-        options = make_options(arguments)
-        directory = Path(arguments.output)
-        prepared = prepare(options, directory, lambda text: print(text, file=sys.stderr), start_task(options))
-        (directory / "run.toml").write_text(dump_toml(options), encoding="utf-8")
+    options = make_options(arguments)
+    directory = Path(arguments.output)
+    prepared = prepare(options, directory, lambda text: print(text, file=sys.stderr), start_task(options))
+    (directory / "run.toml").write_text(dump_toml(options), encoding="utf-8")
     report = json.loads((directory / "audit.json").read_text(encoding="utf-8"))
     if arguments.json:
         print(json.dumps({"corpora": report, "stores": prepared.facts}, ensure_ascii=False, indent=1))

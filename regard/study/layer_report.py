@@ -128,7 +128,7 @@ def to_markdown(result: Mapping[str, Any], with_picture: bool) -> str:
         parts += [f"## {titled.title}", titled.table.to_markdown(), titled.note]
     parts += ["\n".join(f"- {line}" for line in remarks(result))]
     if with_picture:
-        parts.append("![time, memory and path lengths](layers.png)")
+        parts.append("![time, memory and path lengths](layers.svg)")
     for titled in cost_tables(result):
         parts += [f"## {titled.title}", titled.table.to_markdown()]
     return "\n\n".join(filter(None, parts)) + "\n"
