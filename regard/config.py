@@ -128,6 +128,14 @@ class Train(Options):
     def _check(self) -> "Train":
         if self.optimiser == "nesterov" and not self.momentum:
             raise ValueError("optimiser = 'nesterov' needs momentum above 0")
+        if self.keep == "average" and not self.average:
+            raise ValueError("keep = 'average' needs average, the number of validations to average")
+        if self.keep == "ema" and not self.ema:
+            raise ValueError("keep = 'ema' needs ema, the decay of the moving average")
+        if self.schedule == "cosine" and not self.max_steps:
+            raise ValueError("schedule = 'cosine' needs max_steps, where it ends")
+        if not (self.max_steps or self.max_epochs or self.max_minutes or self.patience):
+            raise ValueError("training would never end: set max_steps, max_epochs, max_minutes or patience")
         return self
 
 

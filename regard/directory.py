@@ -55,13 +55,25 @@ def write_listed(path: Path, fill: Callable[[Path], None]) -> None:
             file.name: {"bytes": file.stat().st_size, "sha256": hash_file(file)} for file in sorted(fresh.iterdir())
         }
         write_json(fresh / MANIFEST, {"format": FORMAT, "files": files})
+        for file in [*fresh.iterdir(), fresh]:  # on disk before it has its name
+            flush(file)
         old = path.with_name(f".{path.name}.old-{os.getpid()}")
         if path.exists():
             path.rename(old)
         fresh.rename(path)
+        flush(path.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def flush(path: Path) -> None:
+    """What a file or a folder holds is on disk when this returns."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def check_free(path: Path, ours: str) -> None:
@@ -73,7 +85,7 @@ def check_free(path: Path, ours: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """JSON that people can read, on disk when this returns."""
     with path.open("w", encoding="utf-8") as stream:
-        json.dump(value, stream, ensure_ascii=False, indent=1)
+        json.dump(value, stream, ensure_ascii=False, indent=1, allow_nan=False)
         stream.write("\n")
         stream.flush()
         os.fsync(stream.fileno())

@@ -1,7 +1,9 @@
 """A model on test pairs: its outputs, scored against the references with intervals and by length, and kept."""
 
 import hashlib
+import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -29,13 +31,17 @@ def evaluate(
     seconds = time.monotonic() - begun
     texts = scored_texts(predictor, [outputs[0] for outputs in found], references, "tokenised_bleu" in names)
     result = scores(names, texts, samples)
-    likelihood = predictor.score(sources, references)
+    fitting = [pair for pair in pairs if predictor.fits(pair.source, pair.target)]
+    likelihood = predictor.score([pair.source for pair in fitting], [pair.target for pair in fitting])
     total = sum(each.log_probability for each in likelihood)
-    result["scores"]["perplexity"] = as_row(perplexity(total, sum(len(each.ids) + 1 for each in likelihood)))
+    tokens = sum(len(each.ids) + 1 for each in likelihood)
+    likely = perplexity(total, tokens) if tokens else perplexity(-math.inf, 1)  # no pair fits: there is none
+    result["scores"]["perplexity"] = as_row(likely)
     result["lines"] = len(pairs)
     result["decoding_seconds"] = round(seconds, 2)
     result["search"] = search.model_dump(mode="json")
-    result["notes"] = {what: number for what, number in predictor.counts.items() if number}
+    counts = predictor.counts | Counter({"pairs too long for the perplexity": len(pairs) - len(fitting)})
+    result["notes"] = {what: number for what, number in counts.items() if number}
     return result, texts
 
 
@@ -74,8 +80,9 @@ def default_metrics(text: Text) -> list[str]:
 
 
 def as_row(score: Score) -> dict[str, Any]:
-    """A score as plain values."""
-    return {"value": score.value, "label": score.label, "signature": score.signature, "text": str(score)}
+    """A score as plain values; one that is no number, as the perplexity of what cannot be, is None."""
+    value = score.value if math.isfinite(score.value) else None
+    return {"value": value, "label": score.label, "signature": score.signature, "text": str(score)}
 
 
 def scores(names: Sequence[str], texts: Texts, samples: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ Hypotheses are a list of lines. References are a list of as many items, each a l
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -227,9 +227,14 @@ def bleu(hypotheses: Sequence[str], references: References, tokenize: str = "13a
 
 def sentence_bleu(hypothesis: str, reference: str, lowercase: bool = False) -> float:
     """BLEU of one line, smoothed, over the n-grams it is long enough for."""
+    return float(_sentence_scorer(lowercase).sentence_score(hypothesis, [reference]).score)
+
+
+@cache
+def _sentence_scorer(lowercase: bool) -> Any:
     from sacrebleu.metrics.bleu import BLEU
 
-    return float(BLEU(lowercase=lowercase, effective_order=True).sentence_score(hypothesis, [reference]).score)
+    return BLEU(lowercase=lowercase, effective_order=True)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: References) -> Score:

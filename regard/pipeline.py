@@ -25,19 +25,19 @@ from torch import nn
 
 from regard import __version__
 from regard.columns import add_columns
-from regard.config import Data, Run, Search, apply_overrides, differing, dump_toml, read_toml, validate
+from regard.config import Data, Run, Search, differing, dump_toml, read_toml, validate
 from regard.data.loader import Loader, sequential
 from regard.directory import MANIFEST, find_directory, has_begun, read_directory, write_directory, write_json
 from regard.distill import distill, teacher_task
-from regard.engine.native import NativeEngine, check_shapes, expected_shapes, find_device, load_model
-from regard.errors import ConfigError
+from regard.engine.native import NativeEngine, find_device, load_model
+from regard.errors import ConfigError, ModelError
 from regard.evaluation import spread
 from regard.metrics import find_metric
 from regard.models.base import Autoregressive, Model, build_model, model_class, model_options
 from regard.models.nonautoregressive import NonAutoregressive
 from regard.objective import LikelihoodObjective, ReverseObjective
 from regard.origin import origin
-from regard.predict import Predictor, load, same_tokenizers
+from regard.predict import Predictor, load, load_task, read_section, same_tokenizers
 from regard.prepare import Prepared, Say, open_prepared, prepare, require_same, start_task
 from regard.start import make_model
 from regard.tasks.translation import Translation
@@ -142,6 +142,7 @@ def carry_out(run: Run, directory: Path, device: torch.device, progress: Progres
     prepared = make_corpus(run, directory, progress, str(device))
     run = set_growth(run, prepared)
     model = make_model(run, prepared.task).to(device)
+    check_lengths(prepared, model.limit, "the model")
     prepared = add_columns(prepared, model.needs, progress.say)
     describe(run, prepared, model, progress.say)
     evaluator = Evaluator(run, prepared)
@@ -170,6 +171,8 @@ def check_options(run: Run) -> Run:
         raise ConfigError(f"model.tie = '{section['tie']}' needs one vocabulary for both sides: text.joint = true")
     if run.distill and run.data.prepared:
         raise ConfigError(f"data.prepared = '{run.data.prepared}': a run with a teacher makes its own corpus")
+    if run.train.metric not in ("auto", "loss", "perplexity"):
+        find_metric(run.train.metric)
     limit = build_model(section, 8, 8).limit
     if limit is not None and run.data.max_length > limit:
         raise ConfigError(
@@ -182,7 +185,7 @@ def settle(run: Run, directory: Path, allow: Sequence[str], advice: str = "") ->
     """Write run.toml; once training has begun, an option may only change by name. True: one has changed."""
     path = directory / "run.toml"
     now = dump_toml(run)
-    before = dump_toml(Run.model_validate(read_toml(path))) if path.exists() else ""
+    before = dump_toml(validate(Run, read_toml(path), str(path))) if path.exists() else ""
     if not has_begun(directory):
         path.write_text(now, encoding="utf-8")
         return now != before
@@ -215,6 +218,16 @@ def make_corpus(run: Run, directory: Path, progress: Progress, device: str) -> P
     return found
 
 
+def check_lengths(prepared: Prepared, limit: int | None, whose: str, sides: Sequence[int] = (0, 1)) -> None:
+    """A corpus that was prepared for another model may have rows that are too long for this one."""
+    if limit is None:
+        return
+    lengths = [store.lengths() for store in (prepared.train, prepared.valid) if len(store)]
+    longest = max((int(each[side].max()) for each in lengths for side in sides), default=0)
+    if longest > limit:
+        raise ConfigError(f"{prepared.directory}: has rows of {longest} tokens, {whose} has positions for {limit}")
+
+
 def writes_in_order(kind: str) -> bool:
     """Whether a kind of model writes word after word."""
     return issubclass(model_class(kind), Autoregressive)
@@ -232,6 +245,7 @@ def make_objective(run: Run, model: Model, prepared: Prepared) -> Objective:
     teacher = load_model(directory, config).to(next(model.parameters()).device).eval().requires_grad_(False)
     if not isinstance(teacher, Autoregressive):
         raise ConfigError(f"reverse.teacher = '{run.reverse.teacher}': expected a model that writes word by word")
+    check_lengths(prepared, teacher.limit, "reverse.teacher", sides=[0])
     return ReverseObjective(model, teacher, run.train.label_smoothing, run.reverse.weight)
 
 
@@ -317,16 +331,24 @@ def save_model(path: Path, run: Run, task: Translation, model: Model, training: 
 
 def average_models(paths: Sequence[str | Path], output: str | Path) -> None:
     """The mean of the weights of several models of one shape, as a new model directory."""
-    predictor = load(*paths)
-    assert isinstance(predictor.engine, NativeEngine)
-    models, config = predictor.engine.models, predictor.about
-    for path, other in zip(paths, models, strict=True):
-        check_shapes(find_directory(path) / "model.safetensors", expected_shapes(models[0]), expected_shapes(other))
+    found = [read_directory(path) for path in paths]
+    directory, config = found[0]
+    for other, its in found[1:]:
+        differ = sorted(differing(settings(config), settings(its)))
+        if differ or not same_tokenizers(directory, other):
+            what = f"model.{differ[0]} differs" if differ else "their text options or tokenizers differ"
+            raise ModelError(f"{other}: cannot be averaged with {directory}: {what}")
+    models = [load_model(*each) for each in found]
     load_weights(models[0], mean(model_tensors(model) for model in models))
-    run = Run(model=config["model"], search=predictor.search, data=Data(max_length=config.get("longest", 256)))
-    save_model(Path(output), run, predictor.task, models[0], {"averaged": [str(path) for path in paths]})
+    search = read_section(Search, directory, config, "search")
+    run = Run(model=config["model"], search=search, data=Data(max_length=config.get("longest", 256)))
+    task = load_task(directory, config)
+    save_model(Path(output), run, task, models[0], {"averaged": [str(path) for path in paths]})
 
 
-def overridden(run: Run, overrides: list[str]) -> Run:
-    """A run with `section.key=value` overrides."""
-    return validate(Run, apply_overrides(run.model_dump(mode="json", exclude_none=True), overrides), "options")
+def settings(config: dict[str, Any]) -> dict[str, Any]:
+    """What weights must have in common to be averaged: all options of the model but dropout, and those of the text."""
+    return {
+        **{name: value for name, value in config["model"].items() if "dropout" not in name},
+        "text": config.get("text"),
+    }

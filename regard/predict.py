@@ -76,6 +76,8 @@ class Predictor:
         results: list[list[list[Hypothesis]]] = [[] for _ in texts]
         forced = None
         if prefixes is not None:  # the first part of a text takes its beginning
+            if len(prefixes) != len(texts):
+                raise DataError(f"{len(prefixes)} prefixes for {len(texts)} texts; expected one for each")
             beginnings = dict(enumerate(self.task.target.many(prefixes)))
             forced = [beginnings.pop(part.number, []) for part in parts]
         found = self._search(parts, search, forced, [first + part.number for part in parts], align)
@@ -153,6 +155,11 @@ class Predictor:
         """The source token, EOS aside, each output token looks at most."""
         weights = self.engine.cross_attention([source], [[*ids, EOS]])
         return None if weights is None else weights[0, : len(ids), : len(source) - 1].argmax(-1).tolist()
+
+    def fits(self, source: str, target: str) -> bool:
+        """Whether the model can take a pair whole, to score it."""
+        limit = self.engine.limit
+        return limit is None or max(len(self.task.source.ids(source)), len(self.task.target.ids(target))) < limit
 
     def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096) -> list[Hypothesis]:
         """Each target with the probability the model gives it after its source."""

@@ -114,6 +114,10 @@ def complete(values: dict[str, Any], where: str, overrides: Sequence[str], given
     values = apply_overrides(values, list(overrides))
     if isinstance(files := values.get("data"), dict):  # names in overrides are relative to the working directory
         values["data"] = files | {key: absolute(files[key]) for key in FILES if key in files}
+    starts = [key for key in ("start", "start_encoder") if isinstance(values.get(key), str)]
+    values = values | {key: absolute(values[key]) for key in starts}
+    if isinstance(teacher := values.get("reverse"), dict) and "teacher" in teacher:
+        values["reverse"] = teacher | {"teacher": absolute(teacher["teacher"])}
     if isinstance(start := values.get("start"), str):
         _, config = read_directory(start)
         for section in ("text", "model"):

@@ -18,6 +18,7 @@ from regard.config import Search, apply_overrides
 from regard.data.batch import PAD, UNK, make_batch
 from regard.engine.native import NativeEngine, load_model
 from regard.models.base import MODELS, Memory, build_model, model_class, select_rows, shift_right
+from regard.models.ctc import CTC
 from regard.models.parallel import Parallel
 from regard.nn.attention import Attention, padding_mask
 from regard.view.record import guess_kind, record
@@ -307,7 +308,8 @@ def test_padding_changes_neither_logits_nor_loss_nor_gradients(model):
         loss.backward()
         gradients = [parameter.grad.clone() for parameter in model.parameters()]
         results.append([model(batch)[real], loss, *gradients])
-        assert count == real.sum()
+        if not isinstance(model, CTC):  # which does not count what has too few places
+            assert count == real.sum()
     for before, after in zip(*results, strict=True):
         assert torch.equal(before, after)
 

@@ -98,6 +98,23 @@ def test_a_table_of_positions_must_cover_the_data(tmp_path, shop):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+def test_a_prepared_corpus_may_be_too_long_for_a_model(tmp_path, shop):
+    values = {
+        "data": {"prepared": str(shop / "rnn" / "data"), "max_length": 3},
+        "text": {"source": "words", "target": "words"},
+        "model": {"kind": "transformer", "width": 8, "heads": 2, "positions": "learned", "max_length": 3},
+    }
+    with pytest.raises(ConfigError, match=r"has rows of \d+ tokens, the model has positions for 3"):
+        regard.train(values, tmp_path / "run", quiet=True)
+
+
+def test_a_damaged_run_is_told(tmp_path, shop):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.toml").write_text("odd = 1\n")
+    with pytest.raises(ConfigError, match=r"run\.toml: odd: unknown key"):
+        regard.train(shop / "tiny.toml", tmp_path / "run", quiet=True)
+
+
 def test_outputs_may_get_as_long_as_in_training(tmp_path):
     pairs = [("x " * 3, "y " * 60)] * 40  # (61 − 10) / 4 × 1.25
     (tmp_path / "pairs.tsv").write_text("".join(f"{source.strip()}\t{target.strip()}\n" for source, target in pairs))

@@ -1,5 +1,7 @@
 """The Predictor: the one path from raw text to finished text."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -135,3 +137,14 @@ def test_texts_beyond_the_table_of_positions(shop, call, tmp_path):
         model.score(["a", "a"], ["a", "a b c d e f g h"])
     with pytest.raises(DataError, match="tokens; expected 1 to 11"):
         model.attend("a b c d e f g h")
+    (tmp_path / "long.tsv").write_text("a b\tb a\na b c d e f g h\th g f e d c b a\n")
+    done = call("evaluate", tmp_path / "run", tmp_path / "long.tsv", "--samples", 0, "--json")
+    assert done.code == 0, done.err
+    result = json.loads(done.out)
+    assert result["scores"]["perplexity"]["value"] > 1
+    assert result["notes"]["pairs too long for the perplexity"] == 1
+
+
+def test_each_text_has_its_own_beginning(shop):
+    with pytest.raises(DataError, match="1 prefixes for 2 texts"):
+        regard.load(shop / "rnn").nbest(["a", "b"], prefixes=["b"])

@@ -25,6 +25,7 @@ from regard.evaluation import (
     evaluate,
     hash_lines,
     length_rows,
+    moses_tokeniser,
     save,
     scores,
     source_length,
@@ -88,7 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
         find_metric(name)  # a wrong name is told before the work
     result = score_files(arguments) if arguments.hypotheses else score_model(files[0], files[1:], arguments)
     if arguments.json:
-        print(json.dumps(result, ensure_ascii=False, indent=1))
+        print(json.dumps(result, ensure_ascii=False, indent=1, allow_nan=False))
     else:
         print_result(result)
 
@@ -114,7 +115,7 @@ def score_files(arguments: argparse.Namespace) -> dict[str, Any]:
     result = scores(names, texts, arguments.samples)
     if arguments.against:
         other = matching(arguments.against, hypotheses, arguments.hypotheses)
-        result["comparison"] = compare(names, hypotheses, other, references, arguments.samples)
+        result["comparison"] = compare(names, texts, {"": other}, arguments.samples)
     if arguments.by_length:
         lengths = [len(line.split()) for line in matching(arguments.sources, hypotheses, arguments.hypotheses)]
         result["by_length"] = length_rows(names[0], lengths, hypotheses, references)
@@ -146,9 +147,9 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
     names = metric_names(arguments, default_metrics(kinds))
     result, texts = evaluate(predictor, pairs, search, names, arguments.samples)
     if arguments.against:
-        outputs, references = texts[""]
-        other = matching(arguments.against, outputs, files[0])
-        result["comparison"] = compare(names, outputs, other, references, arguments.samples)
+        other = matching(arguments.against, texts[""][0], files[0])
+        tokenised = list(map(moses_tokeniser(kinds), other))
+        result["comparison"] = compare(names, texts, {"": other, "tokenised_bleu": tokenised}, arguments.samples)
     if arguments.by_length:
         lengths = [source_length(pair.source, kinds.source) for pair in pairs]
         result["by_length"] = length_rows(names[0], lengths, *texts.get(names[0], texts[""]))
@@ -159,9 +160,14 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
     return result
 
 
-def compare(names: list[str], one: list[str], other: list[str], references: Any, samples: int) -> dict[str, Any]:
-    """Paired bootstrap of two systems on each metric."""
-    return {name: asdict(paired_bootstrap(name, one, other, references, samples or 1000)) for name in names}
+def compare(names: list[str], texts: Texts, others: dict[str, list[str]], samples: int) -> dict[str, Any]:
+    """Paired bootstrap of two systems on each metric, in the form that metric takes."""
+    found: dict[str, Any] = {}
+    for name in names:
+        outputs, references = texts.get(name, texts[""])
+        other = others[name if name in texts else ""]
+        found[name] = asdict(paired_bootstrap(name, outputs, other, references, samples or 1000))
+    return found
 
 
 def print_result(result: dict[str, Any]) -> None:

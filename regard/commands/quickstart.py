@@ -7,7 +7,6 @@ training in no style, and what they look at is measured and shown.
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from regard.commands.options import positive
 from regard.config import Data, Run, Search, Text, Train
 from regard.directory import write_json
+from regard.origin import usable_cores
 
 if TYPE_CHECKING:
     from regard.predict import Predictor
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Make the data, train both models, measure, show."""
     import torch
 
-    torch.set_num_threads(arguments.threads or os.cpu_count() or 1)
+    torch.set_num_threads(arguments.threads or usable_cores())
     directory = Path(arguments.output)
     if arguments.again:
         for name in ("data", "runs", "rnn", "transformer", "results.json"):

@@ -157,8 +157,6 @@ class Job:
         for _ in islice(self.prefixes or (), done):
             pass
         for block, records in self.results(self.blocks(lines, done)):
-            if len(records) != len(block.lines):
-                raise AssertionError(f"{len(block.lines)} lines in, {len(records)} records out")
             for record in records:
                 for line in record:
                     write_line(stream, line)
@@ -294,12 +292,13 @@ def describe(arguments: argparse.Namespace, named: list[str], predictor: "Predic
     from regard.directory import find_directory
     from regard.engine.ctranslate2 import FOLDER
 
-    parts = [find_directory(path) for path in [*named, *([arguments.rescore] if arguments.rescore else [])]]
+    parts = [find_directory(path) for path in named]
     if predictor.engine.name == "ctranslate2":
         parts.append(parts[0] / FOLDER)
     return {
         "engine": predictor.engine.name,
         "model": [identify(path) for path in parts],
+        "rescore": identify(find_directory(arguments.rescore)) if arguments.rescore else None,
         "search": search.model_dump(mode="json"),
         "format": [arguments.jsonl, arguments.align, arguments.prefix, arguments.decode],
         "block": arguments.block,

@@ -115,24 +115,6 @@ def read_pairs(
             yield fields.pair(number, line)
 
 
-def read_sources(
-    path: str,
-    format: Format = "auto",  # noqa: A002
-    source_key: str = KEYS[0],
-    target_key: str = KEYS[1],
-    decode: Decode = "strict",
-) -> Iterator[str]:
-    """The source side alone: lines of text, a TSV's first column, or a JSONL file's source."""
-    if format == "auto":
-        format = _by_ending(path) or "text"  # noqa: A001
-    fields = _Fields(path, source_key, target_key, decode)
-    for number, line in enumerate(read_lines(path, decode), 1):
-        if format == "jsonl":
-            yield fields.source(number, line)
-        else:
-            yield line.partition("\t")[0] if format == "tsv" else line
-
-
 def _read_aligned(source: str, target: str, decode: Decode) -> Iterator[Pair]:
     if source == target == "-":
         raise DataError("source and target cannot both be read from standard input")
@@ -190,10 +172,6 @@ class _Fields:
     def pair(self, number: int, line: str) -> Pair:
         record, keys = self._find(number, line, self.keys)
         return Pair(*(self._text(number, record, key) for key in keys))
-
-    def source(self, number: int, line: str) -> str:
-        record, keys = self._find(number, line, self.keys[:1])
-        return self._text(number, record, keys[0])
 
     def _find(self, number: int, line: str, keys: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The object that holds the wanted keys, and the keys by which it holds them."""

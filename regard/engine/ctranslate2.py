@@ -92,7 +92,9 @@ class CTranslate2Engine:
         if what := unable(options, prefixes=any(prefixes or ())):
             raise refuse(what)
         limits = [longest_output(len(source), options, self.limit) for source in sources]
-        if max(*limits, *map(len, sources)) >= self.positions:
+        if (longest := max(map(len, sources))) > self.positions:
+            raise refuse(f"an input of {longest} tokens with an export that has {self.positions} positions")
+        if max(limits) >= self.positions:
             raise refuse(f"an output of {max(limits)} tokens with an export that has {self.positions} positions")
         tokens = [[str(token) for token in source] for source in sources]
         found = self._search(tokens, max(limits), options)
@@ -151,8 +153,13 @@ class CTranslate2Engine:
         return [[(output, next(sums)) for output, _ in outputs] for outputs in found]
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """Only torch scores."""
-        raise refuse("scores of given outputs")
+        """Log-probability of each target token (ids that end in EOS), by teacher forcing."""
+        if (longest := max(map(len, [*sources, *targets]))) > self.positions:
+            raise refuse(f"a text of {longest} tokens with an export that has {self.positions} positions")
+        tokens = [[str(token) for token in source] for source in sources]
+        wanted = [[str(token) for token in target[:-1]] for target in targets]
+        found = self.translator.score_batch(tokens, wanted, max_input_length=0)
+        return [np.array(each.log_probs, np.float32) for each in found]
 
     def attend(self, source: Sequence[int], target: Sequence[int]) -> "list[Map]":
         """Only torch shows attention."""

@@ -74,8 +74,9 @@ class NativeEngine:
         return [model for model in self.models if isinstance(model, Autoregressive)]
 
     def _filler(self, batch: Batch) -> Filler:
-        model, (layout, _) = self.models[0], self._laid_out[0]
+        model = self.models[0]
         assert isinstance(model, Parallel)
+        layout = self._all_at_once
         with torch.inference_mode():
             memory = model.encode_by(layout, model.tensors(batch))
         return Filler(
@@ -89,8 +90,13 @@ class NativeEngine:
 
     @cached_property
     def _laid_out(self) -> list[tuple[Any, Product]]:
-        """The layers and the output layer of each model as a search reads them."""
-        return [(model.lay_out(), Product.of(*model.output_weights())) for model in self.models]
+        """The layers and the output layer of each model as a search reads them, word by word."""
+        return [(model.lay_out(), Product.of(*model.output_weights())) for model in self.words]
+
+    @cached_property
+    def _all_at_once(self) -> Any:
+        """The layers of the one model that fills all places, as a search reads them."""
+        return self.models[0].lay_out()
 
     @staticmethod
     def _start(model: Autoregressive, batch: Batch, layout: Any = None) -> tuple[Any, Any]:
@@ -118,10 +124,12 @@ class NativeEngine:
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
         """Log-probability of each target token (ids that end in EOS), by teacher forcing."""
         batch = make_batch(sources, targets)
-        shares = torch.stack([self._logits(model, batch, sources).float().log_softmax(-1) for model in self.models])
-        prices = shares.logsumexp(0) - math.log(len(self.models))
-        labels = torch.as_tensor(batch.target, device=self.device)
-        chosen = prices.gather(-1, labels[:, :, None])[:, :, 0].cpu().numpy()
+        labels = torch.as_tensor(batch.target, device=self.device)[:, :, None]
+        shares = []
+        for model in self.models:
+            logits = self._logits(model, batch, sources).float()
+            shares.append((logits.gather(-1, labels) - logits.logsumexp(-1, keepdim=True))[:, :, 0])
+        chosen = (torch.stack(shares).logsumexp(0) - math.log(len(shares))).cpu().numpy()
         return [row[:length] for row, length in zip(chosen, batch.target_length, strict=True)]
 
     def _logits(self, model: Model, batch: Batch, sources: Sequence[Sequence[int]]) -> Tensor:

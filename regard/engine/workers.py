@@ -22,6 +22,7 @@ from regard.config import Search
 from regard.data.batch import Hypothesis, Writing
 from regard.data.worker import how_it_ended, ignore_signals, start_helper
 from regard.directory import read_directory
+from regard.engine.base import Engine
 from regard.errors import ConfigError, RegardError
 
 if TYPE_CHECKING:
@@ -147,21 +148,22 @@ def work(directories: list[str], threads: int) -> None:
     say({"result": engine.limit})
     for line in sys.stdin.buffer:
         call, *values = json.loads(line)
-        if call == "search":
-            sources, options, *more = values
-            outputs = engine.search(sources, Search(**options), *more)
-            say(
-                {
-                    "result": [
-                        [(one.ids, one.score, one.log_probability, one.finished) for one in row] for row in outputs
-                    ]
-                }
-            )
-        elif call == "score":
-            say({"result": [row.tolist() for row in engine.score(*values)]})
-        else:
-            weights = engine.cross_attention(*values)
-            say({"result": None if weights is None else weights.tolist()})
+        try:
+            say({"result": answer(engine, call, values)})
+        except RegardError as error:  # one call is refused, the next one may do
+            say({"kind": type(error).__name__, "error": str(error)})
+
+
+def answer(engine: Engine, call: str, values: list[Any]) -> Any:
+    """What the engine says to one call, as plain values."""
+    if call == "search":
+        sources, options, *more = values
+        outputs = engine.search(sources, Search(**options), *more)
+        return [[(one.ids, one.score, one.log_probability, one.finished) for one in row] for row in outputs]
+    if call == "score":
+        return [row.tolist() for row in engine.score(*values)]
+    weights = engine.cross_attention(*values)
+    return None if weights is None else weights.tolist()
 
 
 def say(answer: dict[str, Any]) -> None:

@@ -70,6 +70,11 @@ class Memory:
         object.__setattr__(self, "values", hide(self.values, self.mask))
         object.__setattr__(self, "projected", seen)
 
+    def select(self, rows: Tensor) -> "Memory":
+        """The named sentences, behind whose mask there is nothing either."""
+        fields = {field.name: select_rows(getattr(self, field.name), rows) for field in dataclasses.fields(self)}
+        return Memory(**fields, hidden=True)
+
     def _hide(self, vectors: Tensor) -> Tensor:
         """Vectors that are only looked at through the mask: it is enough that they are finite."""
         if torch.is_grad_enabled() and vectors.device.type == "cpu" and bool(vectors.detach().sum().isfinite()):

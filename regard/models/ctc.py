@@ -63,7 +63,6 @@ class CTC(Parallel):
         return self._places(memory), memory.values.new_zeros(())
 
     def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, int]:
-        count = int(batch.target_length.sum())
         batch = self.tensors(batch)
         memory = self.encode(batch)
         canvas = self._places(memory)
@@ -72,7 +71,8 @@ class CTC(Parallel):
             canvas = self._glance(canvas, memory, words, length)
         prices, _ = self._prices(self.fill(canvas, memory), canvas, words, length)
         found = ctc_log_probability(prices, words, canvas.length, length)
-        return -found.masked_fill(found < NEVER / 2, 0).sum(), count  # a target that does not fit teaches nothing
+        fits = found > NEVER / 2  # a target that has too few places teaches nothing, and is not counted
+        return -found.masked_fill(~fits, 0).sum(), int(batch.target_length[fits].sum())
 
     def read(self, tokens: Sequence[int]) -> list[int]:
         return collapse(tokens, BLANK)

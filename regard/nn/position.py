@@ -40,10 +40,11 @@ class Sinusoidal(nn.Module):
 
     def forward(self, start: int, length: int) -> Float[Tensor, "T D"]:
         """Vectors of the positions start … start + length − 1."""
-        if start + length > len(self.table):
+        table = self.table  # of this call: another thread may let it grow meanwhile
+        if start + length > len(table):
             with torch.inference_mode(False):  # a table that grew in a search must serve training too
-                self.table = sinusoidal(2 * (start + length), self.width).to(self.table)
-        return self.table[start : start + length]
+                self.table = table = sinusoidal(2 * (start + length), self.width).to(table)
+        return table[start : start + length]
 
 
 class Learned(nn.Module):

@@ -73,11 +73,12 @@ class Rotary(Relation):
 
     def place(self, query: Tensor, keys: Tensor, start: int) -> tuple[Tensor, Tensor]:
         end = start + query.size(2)
-        if end > self.table.size(1):
+        table = self.table  # of this call: another thread may let it grow meanwhile
+        if end > table.size(1):
             with torch.inference_mode(False):  # training may go on with what a validation has made
                 turn = angles(torch.arange(max(2 * end, 512)), self.width)
-                self.table = torch.stack([turn.cos(), turn.sin()]).to(self.table)
-        cosine, sine = self.table[:, start:end]
+                self.table = table = torch.stack([turn.cos(), turn.sin()]).to(table)
+        cosine, sine = table[:, start:end]
         return turned(query, cosine, sine), turned(keys, cosine, sine)
 
 
@@ -141,13 +142,14 @@ class TransformerXL(Relation):
 
     def _rows(self, queries: int, keys: int, first: int) -> Float[Tensor, "N D"]:
         """Sinusoidal vectors of i − j for every distance j − i."""
-        near = distances(queries, keys, first, self.table.device)
+        table = self.table  # of this call: another thread may let it grow meanwhile
+        near = distances(queries, keys, first, table.device)
         farthest = max(queries + first, keys)
-        if 2 * farthest > len(self.table):
+        if 2 * farthest > len(table):
             size = max(2 * farthest, 256)
             with torch.inference_mode(False):
-                self.table = sinusoidal(2 * size, self.width, -size).to(self.table)
-        return self.table.index_select(0, len(self.table) // 2 - near)
+                self.table = table = sinusoidal(2 * size, self.width, -size).to(table)
+        return table.index_select(0, len(table) // 2 - near)
 
     def bias(self, query: Tensor, keys: Tensor, first: int) -> Tensor:
         rows = self.relative(self._rows(query.size(-2), keys.size(-2), first))

@@ -45,7 +45,7 @@ def _columns(comparison: Figures) -> Iterator[tuple[str, Cell]]:
         yield f"against {first}", lambda row: _against(row, main, first)
     for name in others:
         yield measure_name(name), lambda row, name=name: format_score(row["scores"][name], row["scores"][name]["value"])
-    yield "perplexity", lambda row: f"{row['scores']['perplexity']['value']:.2f}"
+    yield "perplexity", lambda row: format_score(row["scores"]["perplexity"], row["scores"]["perplexity"]["value"])
     if any(row.get("speed") for row in comparison["rows"]):
         yield "latency, greedy, ms", lambda row: _median(row, "greedy_latency_seconds", 1000)
         yield "latency, ms", lambda row: _median(row, "latency_seconds", 1000)
@@ -80,8 +80,10 @@ def _measured(measure: str, value: float) -> str:
     return f"{value:.3f}" if measure in LOSSES else f"{value:.2f}"
 
 
-def format_score(score: Figures, value: float) -> str:
+def format_score(score: Figures, value: float | None) -> str:
     """A value of a score in its unit: per cent where the metric is a rate."""
+    if value is None:
+        return "∞"
     return f"{100 * value:.2f} %" if "%" in score["text"] else f"{value:.2f}"
 
 

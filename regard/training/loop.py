@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from regard.config import Train
 from regard.data.batch import Batch
-from regard.errors import ConfigError, DataError, Diverged, Interrupted, Stopped
+from regard.errors import DataError, Diverged, Interrupted, Stopped
 from regard.memory import give_back
 from regard.training.archive import Archive
 from regard.training.journal import Board, Journal
@@ -61,7 +61,6 @@ class Trainer:
         progress: Progress | None = None,
         resume_hint: str = "the same command goes on from there",
     ) -> None:
-        _check(options)
         self.model = objective.model
         self.loader = loader
         self.goal = goal
@@ -138,7 +137,7 @@ class Trainer:
         state.step += 1
         outcome = self.updater.update(group, state.step, state.plateau_scale)
         self._note()
-        self._unread = outcome, state.pass_number
+        self._unread = outcome, state.epoch + 1
         state.batch += len(group)
         if state.batch == count:
             state.epoch, state.batch = state.epoch + 1, 0
@@ -297,15 +296,3 @@ class Trainer:
             steps = self._steps()
             self.progress.estimate(None if steps is None else steps - self.state.step, seconds)
         return chain(first, batches)
-
-
-def _check(options: Train) -> None:
-    """Options that only make sense together."""
-    if options.keep == "average" and not options.average:
-        raise ConfigError("train.keep = 'average' needs train.average, the number of validations to average")
-    if options.keep == "ema" and not options.ema:
-        raise ConfigError("train.keep = 'ema' needs train.ema, the decay of the moving average")
-    if options.schedule == "cosine" and not options.max_steps:
-        raise ConfigError("train.schedule = 'cosine' needs train.max_steps, where it ends")
-    if not (options.max_steps or options.max_epochs or options.max_minutes or options.patience):
-        raise ConfigError("training would never end: set train.max_steps, max_epochs, max_minutes or patience")

@@ -13,10 +13,8 @@ class Signals:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self._previous: dict[signal.Signals, Any] = {}
-        self._process = 0
 
     def __enter__(self) -> "Signals":
-        self._process = os.getpid()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._previous[number] = signal.signal(number, self._receive)
@@ -33,11 +31,6 @@ class Signals:
         return self.received is not None
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # a forked loader worker: the parent decides about Ctrl-C
-            if number == signal.SIGTERM:
-                signal.signal(number, signal.SIG_DFL)
-                os.kill(os.getpid(), number)
-            return
         if number == signal.SIGINT and self.received is signal.SIGINT:
             os._exit(130)
         if self.received is not signal.SIGINT:

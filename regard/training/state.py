@@ -39,15 +39,15 @@ class Validation:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "Validation":
         """The reverse of `record`; null becomes NaN."""
-        metrics = {name: _number(value) for name, value in record["metrics"].items()}
-        return cls(_number(record["loss"]), _number(record["perplexity"]), metrics, record["samples"])
+        metrics = {name: number(value) for name, value in record["metrics"].items()}
+        return cls(number(record["loss"]), number(record["perplexity"]), metrics, record["samples"])
 
 
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _number(value: float | None) -> float:
+def number(value: float | None) -> float:
     return math.nan if value is None else value
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.config import Train
 from regard.training.checkpoint import Snapshots
-from regard.training.state import Goal, State, Validation
+from regard.training.state import Goal, State, Validation, number
 from regard.training.update import VALIDATION, seed_generators
 from regard.training.weights import MovingAverage, copied, lent, mean, model_tensors
 
@@ -60,7 +60,7 @@ class Validator:
             state.window = [*state.window, name][-self._options.average :]
         state.last = validation.record()
         state.validated_at = state.step
-        tied = state.best is not None and value == state.best_value and validation.loss < state.best["loss"]
+        tied = state.best is not None and value == state.best_value and validation.loss < number(state.best["loss"])
         if improved or tied:  # of equally good weights the more certain ones
             state.best, state.best_value, state.best_step = state.last, float(value), state.step
             state.best_weights = f"best-step-{state.step:08d}"

@@ -6,7 +6,7 @@ installed font has is drawn as a box, silently.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,19 +47,6 @@ def plot_attention(path: str | Path, view: AttentionView, kind: Kind | None = No
         above, below = figure.subfigures(2, 1, height_ratios=(height, tile * len(layers) + 0.3))
         _draw_main(above, layer, head, rows, columns)
         _draw_grid(below, layers, heads, (layer, head))
-    _save(figure, Path(path))
-
-
-def line_plot(
-    path: str | Path,
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    title: str = "",
-    x_label: str = "",
-    y_label: str = "",
-) -> None:
-    """Named lines of (x, y) points: training curves, scores by sentence length."""
-    figure = _new_figure(6.4, 4.0)
-    _draw_lines(figure.add_subplot(), Chart(title, x_label, y_label, series), list(series))
     _save(figure, Path(path))
 
 

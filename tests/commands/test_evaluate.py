@@ -50,6 +50,19 @@ def test_bleu_is_printed_with_its_kind(shop, call, files):
     assert (files / "kept" / "hypotheses.tokenised.txt").read_bytes().count(b"\n") == 30
 
 
+def test_a_model_is_compared_in_the_form_a_metric_takes(shop, call, files):
+    """Against its own outputs there is no difference, whatever the tokenisation."""
+    (files / "pairs.tsv").write_text("a b c\tc, b. a\nd e\te, d.\n" * 4)
+    words = ["--metrics", "tokenised_bleu,bleu", "--samples", 20, "--method", "greedy", "maximum_length=6"]
+    done = call("evaluate", shop / "transformer", "pairs.tsv", *words, "--save", "kept")
+    assert done.code == 0, done.err
+    (files / "other").write_text("c, b. a\ne, d.\n" * 4)
+    done = call("evaluate", shop / "transformer", "pairs.tsv", *words, "--against", "other", "--json")
+    found = json.loads(done.out)["comparison"]
+    assert found["tokenised_bleu"]["b"] == pytest.approx(100), "the references themselves, tokenised as they are"
+    assert found["tokenised_bleu"]["a"] == json.loads(done.out)["scores"]["tokenised_bleu"]["value"]
+
+
 def test_lower_case_models_are_scored_in_lower_case():
     from regard.commands.evaluate import default_metrics
     from regard.config import Text

@@ -47,6 +47,15 @@ def alone(*words, stdin=b""):
     return subprocess.run(words, input=stdin, capture_output=True, check=False)
 
 
+def test_the_engines_side_by_side(model, shop, call, tmp_path):
+    also = ["--also", "run engine=ctranslate2", "--test", shop / "test.tsv"]
+    done = call("compare", model, *also, "-o", tmp_path, "--samples", 0, "--skip-speed", "--quiet", "maximum_length=6")
+    assert done.code == 0, done.err
+    rows = json.loads((tmp_path / "comparison.json").read_text())["rows"]
+    one, other = (row["scores"]["perplexity"]["value"] for row in rows)
+    assert other == pytest.approx(one, rel=1e-3)
+
+
 def test_parity_is_kept(model):
     folder = model / "model" / "ctranslate2"
     parity = json.loads((folder / "parity.json").read_text())

@@ -34,8 +34,11 @@ def test_score(shop, call, tmp_path):
 
 
 def test_the_search_reports_what_score_finds(shop, call):
-    found = json.loads(call("translate", shop / "rnn", "--jsonl", "maximum_length=4", stdin=b"a b c\n").out)
-    if found["finished"]:
+    words = ("--jsonl", "--beam", 8, "--nbest", 8, "maximum_length=6")
+    outputs = json.loads(call("translate", shop / "rnn", *words, stdin=b"a b c\n").out)["nbest"]
+    finished = [output for output in outputs if output["finished"]]
+    assert finished
+    for found in finished:
         done = call("score", shop / "rnn", "--jsonl", stdin=f"a b c\t{found['text']}\n".encode())
         assert json.loads(done.out)["log_probability"] == pytest.approx(found["log_probability"], abs=1e-4)
 
@@ -99,12 +102,33 @@ def test_average(shop, call, tmp_path):
     assert "averaged" in call("inspect", "mean").out.decode()
     done = call("average", shop / "rnn", shop / "transformer", "-o", "other")
     assert done.code == 4
-    assert "does not fit" in done.err
+    assert "cannot be averaged with" in done.err
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("years of work")
     assert call("average", shop / "rnn", "-o", "full").code == 2
     assert call("average", shop / "rnn", "-o", ".").code == 2
     assert (tmp_path / "full" / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize(
+    "section", ["{kind='rnn', width=16, embedding=16", "{kind='ctc', width=16, tie='none', heads=2"]
+)
+def test_average_of_two(shop, call, tmp_path, section):
+    def train(name, *more):
+        options = ["text.source=words", "text.target=words", "train.max_steps=1", "train.average=0", "--quiet"]
+        done = call("train", shop / "tiny.toml", "-o", name, "--prepared", shop / "rnn" / "data", *options, *more)
+        assert done.code == 0, done.err
+
+    train("a", f"model={section}}}")
+    train("b", f"model={section}, dropout=0.4}}", "seed=4")
+    train("c", "model={kind='ctc', width=16, tie='none', heads=4}")
+    assert call("average", "a", "b", "-o", "mean").code == 0
+    one, other, mean = (load_file(tmp_path / path / "model.safetensors") for path in ("a/model", "b/model", "mean"))
+    for name, found in mean.items():
+        assert found == pytest.approx((one[name] + other[name]) / 2, abs=1e-6)
+    done = call("average", "a", "c", "-o", "odd")
+    assert done.code == 4
+    assert "cannot be averaged with" in done.err
 
 
 # inspect, doctor

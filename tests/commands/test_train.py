@@ -122,7 +122,7 @@ WRONG_OPTIONS = {
     "model.heads=3": "cannot be divided into 3 heads",
     "train.metric=blue": "unknown metric 'blue'",
     "train.max_stpes=3": "tiny.toml: train.max_stpes: unknown key; did you mean 'max_steps'?",
-    "train.keep=ema": "train.keep = 'ema' needs train.ema",
+    "train.keep=ema": "train: keep = 'ema' needs ema",
     "train={max_steps=0, patience=0}": "training would never end",
     "model.tie=all": "needs one vocabulary for both sides",
 }

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.text import Pair, read_lines, read_pairs, read_sources, read_stream, write_line
+from regard.data.text import Pair, read_lines, read_pairs, read_stream, write_line
 from regard.errors import DataError
 
 AWKWARD = "\r\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e\x00\t \ufeffaé🙂\u0301"
@@ -185,10 +185,3 @@ def test_wrong_json_names_line_and_keys(tmp_path, line, message):
     with pytest.raises(DataError, match=r"x\.jsonl: line 2: ") as caught:
         list(read_pairs(path))
     assert message in str(caught.value)
-
-
-def test_sources_alone(tmp_path):
-    assert list(read_sources(write(tmp_path / "x", '{"a\tb\n\n'))) == ['{"a\tb', ""]
-    assert list(read_sources(write(tmp_path / "x.tsv", "a\tb\nc\n"))) == ["a", "c"]
-    path = jsonl(tmp_path / "x.jsonl", {"source": "a"}, {"translation": {"de": "ein", "en": "one"}})
-    assert list(read_sources(path)) == ["a", "ein"]

@@ -102,13 +102,29 @@ def test_what_it_cannot_do_is_refused_by_name(exported, options, name):
         exported(SIZE)[1].search(SOURCES, search)
 
 
+def test_scores_of_given_outputs(exported):
+    ours, fast = exported(SIZE)
+    sources = [*SOURCES, [4, 2], [2]]
+    targets = [*SOURCES[1:], [2], [5, 5, 2], SOURCES[0]]
+    for wanted, found in zip(ours.score(sources, targets), fast.score(sources, targets), strict=True):
+        assert found == pytest.approx(wanted, abs=1e-4)
+    with pytest.raises(ConfigError, match=f"a text of {fast.positions + 1} tokens with an export that has"):
+        fast.score([[4, 2]], [[4] * fast.positions + [2]])
+
+
+def test_an_input_that_just_fits(exported):
+    ours, fast = exported(SIZE)
+    longest = [4 + number % 15 for number in range(fast.positions - 1)] + [2]
+    assert_same(ours, fast, Search(method="greedy", stop="count", maximum_length=5), [longest])
+    with pytest.raises(ConfigError, match=f"an input of {fast.positions + 1} tokens"):
+        fast.search([[4, *longest]], Search(method="greedy", stop="count", maximum_length=5))
+
+
 def test_the_rest_is_refused_as_well(exported):
     fast = exported(SIZE)[1]
     with pytest.raises(ConfigError, match="forced beginnings"):
         fast.search(SOURCES[:1], Search(stop="count"), [[4]])
     fast.search(SOURCES[:1], Search(stop="count"), [[]])
-    with pytest.raises(ConfigError, match="scores of given outputs"):
-        fast.score(SOURCES, SOURCES)
     with pytest.raises(ConfigError, match="attention maps"):
         fast.attend(SOURCES[0], SOURCES[0])
     assert fast.cross_attention(SOURCES, SOURCES) is None

@@ -45,6 +45,16 @@ def test_the_rest_is_the_same(pair):
         there.attend(SOURCES[0], SOURCES[0])
 
 
+def test_a_refused_call_does_not_end_a_worker(shop, call, tmp_path):
+    words = ["model={kind='ctc', width=16, tie='none', heads=2}", "train.max_steps=1", "train.average=0", "--quiet"]
+    assert call("train", shop / "tiny.toml", "-o", tmp_path / "ctc", *words).code == 0
+    there = Workers([tmp_path / "ctc" / "model"], 1)
+    with pytest.raises(ConfigError, match="forced beginnings"):
+        there.search(SOURCES, Search(), [[4], [], []])
+    assert len(there.search(SOURCES, Search())) == 3
+    there.close()
+
+
 def test_many_calls_come_back_in_order(pair):
     here, there = pair
     options = Search(method="greedy", maximum_length=6)

@@ -48,8 +48,9 @@ def test_the_loss_is_that_of_torch(model):
 def test_a_target_that_does_not_fit_teaches_nothing(model):
     long = make_batch([[4, 2], [5, 2]], [[5, 5, 5, 5, 2], [6, 2]])
     alone = make_batch([[5, 2]], [[6, 2]])
-    total, _ = model.loss(long)
+    total, count = model.loss(long)
     torch.testing.assert_close(total, model.loss(alone)[0])
+    assert count == 2, "nor does it make the mean smaller"
     total.backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from toy_run import BATCHES, Loader, Objective, lines, trainer
 
+from regard.config import Train, validate
 from regard.errors import ConfigError, DataError, Diverged
 from regard.training.loop import Goal, Validation
 
@@ -254,15 +255,15 @@ def spoil(model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keep": "average", "average": 0}, "train.average"),
-        ({"keep": "ema", "ema": 0.0}, "train.ema"),
-        ({"schedule": "cosine", "max_steps": 0, "max_epochs": 1}, "train.max_steps"),
+        ({"keep": "average", "average": 0}, "keep = 'average' needs average"),
+        ({"keep": "ema", "ema": 0.0}, "keep = 'ema' needs ema"),
+        ({"schedule": "cosine", "max_steps": 0, "max_epochs": 1}, "schedule = 'cosine' needs max_steps"),
         ({"max_steps": 0, "patience": 0}, "never end"),
     ],
 )
-def test_options_that_do_not_fit_together(tmp_path, options, message):
+def test_options_that_do_not_fit_together(options, message):
     with pytest.raises(ConfigError, match=message):
-        trainer(tmp_path, **options)
+        validate(Train, options, "train")
 
 
 def test_unknown_metric_is_told_with_the_known_ones(tmp_path):

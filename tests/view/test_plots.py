@@ -6,7 +6,7 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.view.comparison import Chart
-from regard.view.plots import bar_plot, check_picture, line_plot, plot_attention, plot_charts
+from regard.view.plots import bar_plot, check_picture, plot_attention, plot_charts
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -49,14 +49,6 @@ def test_same_input_same_file(small_report, tmp_path):
 def test_no_attention_of_a_kind(small_report, tmp_path):
     with pytest.raises(ConfigError, match="no encoder attention"):
         plot_attention(tmp_path / "x.png", small_report.views[0], kind="encoder")
-
-
-def test_line_plot(tmp_path):
-    series = {"rnn $1": [(10, 30.0), (20, 20.0)], "_transformer": [(10, 31.0), (20, 30.0)], "empty": []}
-    line_plot(tmp_path / "x.png", series, "BLEU by length $", "length", "BLEU")
-    assert (tmp_path / "x.png").read_bytes().startswith(PNG)
-    with pytest.raises(ConfigError, match="known endings"):
-        line_plot(tmp_path / "x.gif", series)
 
 
 @pytest.mark.parametrize("sizes", [[64, 128, 256], [64], list(range(1, 30))])
