@@ -3,16 +3,15 @@
 It is given text and figures and knows nothing of where they come from.
 """
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from regard.view.curves import Line, Points, draw_chart, series
 from regard.view.heat import draw_heat
-from regard.view.run import render_document
+from regard.view.run import render_document, render_list
 from regard.view.tables import Table
-from regard.view.tokens import shown_text
+from regard.view.tokens import escaped, shown_text
 
 
 @dataclass(frozen=True)
@@ -65,35 +64,27 @@ def render_comparison(page: Page) -> str:
     charts = "".join(_draw(chart, page.names) for chart in page.charts)
     strongest = strongest_weight(page.looks)
     looks = "".join(_look(look, strongest) for look in page.looks)
-    sentence = f'<p class="source" dir="auto">{_escape(page.sentence)}</p>'
+    sentence = f'<p class="source" dir="auto">{escaped(page.sentence)}</p>'
     parts = [
-        f"<h1>{_escape(page.title)}</h1>",
-        _section("All models", page.table.to_html() + _list(page.notes)),
-        _section("Fair?", f'<p class="verdict">{_escape(page.verdict)}</p>{_fairness(page.fairness)}'),
+        f"<h1>{escaped(page.title)}</h1>",
+        _section("All models", page.table.to_html() + render_list(page.notes)),
+        _section("Fair?", f'<p class="verdict">{escaped(page.verdict)}</p>{_fairness(page.fairness)}'),
         _section("Each model's own settings", page.settings.to_html() if page.settings else ""),
         _section("Curves", f'<div class="charts">{charts}</div>' if charts else ""),
         _section("By source length", page.lengths.to_html() if page.lengths else ""),
         _section("Attention", f'{sentence}<div class="maps">{looks}</div>' if looks else ""),
     ]
-    return render_document(_escape(page.title), "run comparison", "comparison", parts)
-
-
-def _escape(text: str) -> str:
-    return html.escape(shown_text(text))
+    return render_document(escaped(page.title), "run comparison", "comparison", parts)
 
 
 def _section(title: str, content: str) -> str:
     return f"<section><h2>{title}</h2>{content}</section>" if content else ""
 
 
-def _list(notes: Sequence[str]) -> str:
-    return f'<ul class="notes">{"".join(f"<li>{_escape(note)}</li>" for note in notes)}</ul>'
-
-
 def _fairness(lines: Sequence[tuple[str, str, bool]]) -> str:
     style = {True: ' class="differs"', False: ""}
     rows = [
-        f'<tr{style[differs]}><th scope="row">{_escape(what)}</th><td class="words">{_escape(answer)}</td></tr>'
+        f'<tr{style[differs]}><th scope="row">{escaped(what)}</th><td class="words">{escaped(answer)}</td></tr>'
         for what, answer, differs in lines
     ]
     return f'<div class="wide"><table class="figures"><tbody>{"".join(rows)}</tbody></table></div>'
@@ -115,6 +106,6 @@ def _look(look: Look, strongest: float) -> str:
         if look.weights
         else ""
     )
-    caption = f'<p class="none">{_escape(look.caption)}</p>'
-    said = f'<p class="said" dir="auto">{_escape(look.text) or "–"}</p>'
-    return f'<figure class="map"><h3>{_escape(look.name)}</h3>{said}{drawn}{caption}</figure>'
+    caption = f'<p class="none">{escaped(look.caption)}</p>'
+    said = f'<p class="said" dir="auto">{escaped(look.text) or "–"}</p>'
+    return f'<figure class="map"><h3>{escaped(look.name)}</h3>{said}{drawn}{caption}</figure>'

@@ -3,7 +3,6 @@
 It is given text, tables and lines, and knows nothing of where they come from. All text is escaped.
 """
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Protocol
 
 from regard.view.comparison import Chart
 from regard.view.curves import Line, draw_chart, series
-from regard.view.run import render_document
+from regard.view.run import render_document, render_list
 from regard.view.tables import Table
-from regard.view.tokens import shown_text
+from regard.view.tokens import escaped, shown_text
 
 
 class Titled(Protocol):
@@ -50,30 +49,22 @@ def render_page(page: Page) -> str:
     """The page as text."""
     first, *others = [_table(titled) for titled in page.tables]
     charts = "".join(_draw(chart, page.names) for chart in page.charts)
-    facts = "".join(f"<div><dt>{_escape(name)}</dt><dd>{_escape(value)}</dd></div>" for name, value in page.facts)
+    facts = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in page.facts)
     parts = [
-        f'<h1>{_escape(page.title)}</h1>\n<dl class="facts">{facts}</dl>',
-        f"<section><h2>When which layer is the cheapest</h2>{_list(page.advice, 'advice')}</section>",
+        f'<h1>{escaped(page.title)}</h1>\n<dl class="facts">{facts}</dl>',
+        f"<section><h2>When which layer is the cheapest</h2>{render_list(page.advice, 'advice')}</section>",
         first,
         f'<section><h2>Curves</h2><div class="charts">{charts}</div></section>',
         *others,
-        _list(page.remarks),
+        render_list(page.remarks),
         *(_table(titled) for titled in page.costs),
     ]
-    return render_document(_escape(page.title), "run comparison", "layers", parts)
-
-
-def _escape(text: str) -> str:
-    return html.escape(shown_text(text))
-
-
-def _list(lines: Sequence[str], style: str = "notes") -> str:
-    return f'<ul class="{style}">{"".join(f"<li>{_escape(line)}</li>" for line in lines)}</ul>'
+    return render_document(escaped(page.title), "run comparison", "layers", parts)
 
 
 def _table(titled: Titled) -> str:
-    note = _list([titled.note]) if titled.note else ""
-    return f"<section><h2>{_escape(titled.title)}</h2>{titled.table.to_html()}{note}</section>"
+    note = render_list([titled.note]) if titled.note else ""
+    return f"<section><h2>{escaped(titled.title)}</h2>{titled.table.to_html()}{note}</section>"
 
 
 def _draw(chart: Chart, names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.view.curves import Line, Points, draw_chart, number
 from regard.view.report import content_policy, read_resource
-from regard.view.tokens import shown_text
+from regard.view.tokens import escaped, shown_text
 
 ROWS = 12  # most outputs shown of one sample
 TRAIN_CURVES = (
@@ -34,7 +34,7 @@ def render_run(run: Mapping[str, Any]) -> str:
     records = [record for record in run.get("metrics") or () if isinstance(record, Mapping)]
     train = [record for record in records if record.get("kind") == "train"]
     validation = [record for record in records if record.get("kind") == "validation"]
-    title = _escape(run.get("title") or "Training run")
+    title = escaped(run.get("title") or "Training run")
     parts = [
         f"<h1>{title}</h1>",
         _facts(run.get("summary") or {}),
@@ -58,8 +58,9 @@ def render_document(title: str, style: str, brand: str, parts: Sequence[str]) ->
     )
 
 
-def _escape(value: Any) -> str:
-    return html.escape(shown_text(str(value)))
+def render_list(lines: Sequence[str], style: str = "notes") -> str:
+    """Lines of text, one below the other."""
+    return f'<ul class="{style}">{"".join(f"<li>{escaped(line)}</li>" for line in lines)}</ul>'
 
 
 def _section(title: str, content: str, style: str, otherwise: str) -> str:
@@ -70,7 +71,7 @@ def _section(title: str, content: str, style: str, otherwise: str) -> str:
 
 def _facts(summary: Mapping[str, Any]) -> str:
     facts = [
-        f"<div><dt>{_escape(_name(key))}</dt><dd>{_escape(_value(key, value))}</dd></div>"
+        f"<div><dt>{escaped(_name(key))}</dt><dd>{escaped(_value(key, value))}</dd></div>"
         for key, value in _flatten(summary)
     ]
     return f'<dl class="facts">{"".join(facts)}</dl>' if facts else ""
@@ -154,10 +155,10 @@ def _sample(source: str, reference: str, history: Sequence[tuple[Any, str]]) -> 
     for first, last, output in _chosen(_stretches(history)):
         style = ' class="right"' if output == reference else ""
         steps = f"step {_step(first)}" if first == last else f"steps {_step(first)} – {_step(last)}"
-        rows.append(f'<tr{style}><th scope="row">{steps}</th><td dir="auto">{_escape(output) or "–"}</td></tr>')
-    wanted = f'<p class="wanted" dir="auto">{_escape(reference)}</p>' if reference else ""
+        rows.append(f'<tr{style}><th scope="row">{steps}</th><td dir="auto">{escaped(output) or "–"}</td></tr>')
+    wanted = f'<p class="wanted" dir="auto">{escaped(reference)}</p>' if reference else ""
     return (
-        f'<article class="sample"><p class="given" dir="auto">{_escape(source)}</p>{wanted}'
+        f'<article class="sample"><p class="given" dir="auto">{escaped(source)}</p>{wanted}'
         f"<table>{''.join(rows)}</table></article>"
     )
 
@@ -180,11 +181,11 @@ def _chosen(rows: Sequence[Any]) -> list[Any]:
 
 
 def _step(step: Any) -> str:
-    return number(step) if _is_number(step) else _escape(step)
+    return number(step) if _is_number(step) else escaped(step)
 
 
 def _settings(text: str) -> str:
     if not text.strip():
         return ""
-    lines = "\n".join(html.escape(shown_text(line)) for line in text.split("\n"))
+    lines = "\n".join(escaped(line) for line in text.split("\n"))
     return f'<section><h2>Settings</h2><div class="settings"><pre>{lines}</pre></div></section>'

@@ -1,13 +1,12 @@
 """A table of text in three forms: aligned for the terminal, Markdown, HTML."""
 
-import html
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from regard.view.tokens import shown_text
+from regard.view.tokens import escaped, shown_text
 
 NARROW = 11  # cells a head may take in any case
 
@@ -43,12 +42,12 @@ class Table:
     def to_html(self) -> str:
         """A table element; all text is escaped."""
         heads = "".join(
-            f'<th scope="col"{self._style(place)}>{_escape(head)}</th>' for place, head in enumerate(self.heads)
+            f'<th scope="col"{self._style(place)}>{escaped(head)}</th>' for place, head in enumerate(self.heads)
         )
         rows = []
         for name, *cells in self.rows:
-            others = "".join(f"<td{self._style(place)}>{_escape(cell)}</td>" for place, cell in enumerate(cells, 1))
-            rows.append(f'<tr><th scope="row">{_escape(name)}</th>{others}</tr>')
+            others = "".join(f"<td{self._style(place)}>{escaped(cell)}</td>" for place, cell in enumerate(cells, 1))
+            rows.append(f'<tr><th scope="row">{escaped(name)}</th>{others}</tr>')
         inner = f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
         return f'<div class="wide"><table class="figures">{inner}</table></div>'
 
@@ -66,10 +65,6 @@ def _wrapped(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[li
     height = max(map(len, parts))
     for level in range(height):
         yield [part[level - height] if height - level <= len(part) else "" for part in parts]
-
-
-def _escape(cell: str) -> str:
-    return html.escape(shown_text(cell))
 
 
 def _escape_markdown(cell: str) -> str:

@@ -1,9 +1,10 @@
 """Token text as it may be shown: a token comes from anybody's file and may hold anything.
 
 Escape codes would steer a terminal, bidirectional controls would reorder a page, NUL breaks XML, and a space
-cannot be seen. Escaping for HTML is the page's own matter and not done here.
+cannot be seen.
 """
 
+import html
 import unicodedata
 
 INVISIBLE = {" ": "␣", "\u00a0": "␣", "\u3000": "␣", "\t": "⇥", "\n": "↵", "\u2028": "↵", "\u2029": "¶"}
@@ -17,6 +18,11 @@ def shown(token: str) -> str:
 def shown_text(text: str) -> str:
     """A sentence on one line: spaces stay spaces, controls are made visible."""
     return "".join(" " if character.isspace() else _visible(character) for character in text)
+
+
+def escaped(value: object) -> str:
+    """A text, or what one reads of something else, for an HTML page."""
+    return html.escape(shown_text(str(value)))
 
 
 def _visible(character: str) -> str:

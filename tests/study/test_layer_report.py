@@ -24,7 +24,7 @@ def test_all_files(made_layers, tmp_path, monkeypatch):
     for word in ("<script", "http://", "https://", "src="):
         assert word not in page
     markdown = (tmp_path / "layers.md").read_text()
-    assert "](layers.png)" in markdown
+    assert "](layers.svg)" in markdown
     assert markdown.count("\n## ") == 1 + 6 + 8
 
 
@@ -34,7 +34,7 @@ def test_without_matplotlib(made_layers, tmp_path, monkeypatch):
     written = write_all(tmp_path, made_layers, said.append)
     assert [path.suffix for path in written] == [".html", ".md", ".json"]
     assert said == ['no PNG and SVG: drawing pictures needs matplotlib: pip install "regard[plot]"']
-    assert "layers.png" not in (tmp_path / "layers.md").read_text()
+    assert "layers.svg" not in (tmp_path / "layers.md").read_text()
 
 
 def test_text(made_layers):
@@ -46,4 +46,4 @@ def test_text(made_layers):
 
 @pytest.mark.parametrize("picture", [True, False])
 def test_markdown_names_only_what_is_there(made_layers, picture):
-    assert ("layers.png" in to_markdown(made_layers, picture)) == picture
+    assert ("layers.svg" in to_markdown(made_layers, picture)) == picture
