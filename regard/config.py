@@ -170,6 +170,8 @@ class Search(Options):
             raise ValueError(f"nbest ({self.nbest}) cannot exceed beam ({self.beam})")
         if self.method == "greedy" and self.nbest > 1:
             raise ValueError("greedy search finds one output: nbest must be 1")
+        if 0 < self.maximum_length < self.minimum_length:
+            raise ValueError(f"minimum_length ({self.minimum_length}) is above maximum_length ({self.maximum_length})")
         return self
 
 

@@ -32,15 +32,17 @@ def evaluate(
     texts = scored_texts(predictor, [outputs[0] for outputs in found], references, "tokenised_bleu" in names)
     result = scores(names, texts, samples)
     fitting = [pair for pair in pairs if predictor.fits(pair.source, pair.target)]
-    likelihood = predictor.score([pair.source for pair in fitting], [pair.target for pair in fitting])
+    scored = predictor.score([pair.source for pair in fitting], [pair.target for pair in fitting])
+    likelihood = [each for each in scored if math.isfinite(each.log_probability)]
     total = sum(each.log_probability for each in likelihood)
     tokens = sum(len(each.ids) + 1 for each in likelihood)
-    likely = perplexity(total, tokens) if tokens else perplexity(-math.inf, 1)  # no pair fits: there is none
+    likely = perplexity(total, tokens) if tokens else perplexity(-math.inf, 1)  # there is no pair to tell it from
     result["scores"]["perplexity"] = as_row(likely)
     result["lines"] = len(pairs)
     result["decoding_seconds"] = round(seconds, 2)
     result["search"] = search.model_dump(mode="json")
     counts = predictor.counts | Counter({"pairs too long for the perplexity": len(pairs) - len(fitting)})
+    counts["references the model cannot write"] = len(scored) - len(likelihood)
     result["notes"] = {what: number for what, number in counts.items() if number}
     return result, texts
 

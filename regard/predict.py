@@ -4,6 +4,7 @@ It drives an engine (`ids, options → Hypotheses`): sorts and batches, keeps bl
 cuts what is too long into parts, copies unknown words from where the model looked, and puts all back in order.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 Section = TypeVar("Section", Text, Search)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+IMPOSSIBLE = -1e20  # a log-probability below this is that of an output the model cannot write
 EngineName = Literal["auto", "torch", "ctranslate2"]
 
 
@@ -161,20 +163,24 @@ class Predictor:
         limit = self.engine.limit
         return limit is None or max(len(self.task.source.ids(source)), len(self.task.target.ids(target))) < limit
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096) -> list[Hypothesis]:
-        """Each target with the probability the model gives it after its source."""
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096, first: int = 0
+    ) -> list[Hypothesis]:
+        """Each target with the probability the model gives it after its source; `first` is the number of the first."""
         pairs = [
             ([*source, EOS], [*target, EOS])
             for source, target in zip(self.task.source.many(sources), self.task.target.many(targets), strict=True)
         ]
-        for number, pair in enumerate(pairs, 1):
+        for number, pair in enumerate(pairs, first + 1):
             if self.engine.limit and max(map(len, pair)) > self.engine.limit:
-                raise DataError(f"pair {number} of {len(pairs)}: longer than the model's {self.engine.limit} tokens")
+                raise DataError(f"pair {number}: longer than the model's {self.engine.limit} tokens")
         results: list[Hypothesis] = [BLANK] * len(pairs)
         for rows in length_batches([max(len(source), len(target)) for source, target in pairs], batch_tokens):
             prices = self.engine.score([pairs[row][0] for row in rows], [pairs[row][1] for row in rows])
             for row, price in zip(rows, prices, strict=True):
                 total, ids = float(price.sum(dtype=np.float64)), pairs[row][1][:-1]
+                if total < IMPOSSIBLE:
+                    total = -math.inf
                 tokens = tuple(self.task.target.tokenizer.pieces(ids))
                 results[row] = Hypothesis(tuple(ids), total / len(price), total, targets[row], tokens)
         return results

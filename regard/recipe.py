@@ -1,5 +1,6 @@
 """From what a user gives to the options of a run: a recipe, or files of pairs for which everything is chosen."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,7 +152,7 @@ def absolute(name: Any) -> Any:
     """The full name of a file, or of both files of a corpus."""
     if isinstance(name, list | tuple):
         return [absolute(item) for item in name]
-    return str(Path(name).resolve()) if isinstance(name, str) else name
+    return os.path.abspath(name) if isinstance(name, str) else name  # links stay: a pipe has no other name
 
 
 def locate_corpus(files: Files) -> Corpus | None:

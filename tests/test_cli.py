@@ -135,3 +135,14 @@ def test_a_full_disk_is_told(shop):
         )
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == ["regard: No space left on device"]
+
+
+def test_closed_streams():
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m regard doctor >&- <&-"], capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_pairs_from_a_pipe(shop):
+    command = f"{sys.executable} -m regard score {shop / 'rnn'} <(cat {shop / 'test.tsv'})"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=120)
+    assert (done.returncode, done.stdout.count(b"\n")) == (0, 30), done.stderr

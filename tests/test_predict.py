@@ -133,7 +133,7 @@ def test_texts_beyond_the_table_of_positions(shop, call, tmp_path):
     assert model.longest == 12
     assert model.translate(["a b c d e f g h i j k"])[0].text is not None
     assert model.counts["too long"] == 1
-    with pytest.raises(DataError, match="pair 2 of 2: longer than the model's 12 tokens"):
+    with pytest.raises(DataError, match="pair 2: longer than the model's 12 tokens"):
         model.score(["a", "a"], ["a", "a b c d e f g h"])
     with pytest.raises(DataError, match="tokens; expected 1 to 11"):
         model.attend("a b c d e f g h")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.commands.options import positive, set_threads
+from regard.commands.options import keep_inputs, positive, set_threads
 from regard.data.text import Pair, read_pairs, write_line
 from regard.errors import ConfigError, DataError
 
@@ -111,6 +111,8 @@ def check(arguments: argparse.Namespace) -> "AlignerOptions":
         path = getattr(arguments, name)
         if path and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
             raise ConfigError(f"--{name} {path}: expected a file in a folder that is there")
+    written = [arguments.output, arguments.fertilities, arguments.histogram]
+    keep_inputs(written, [*arguments.pairs, arguments.gold, arguments.against])
     if arguments.histogram:
         from regard.view.plots import check_picture
 

@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from regard.commands.options import keep_inputs
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
@@ -13,7 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Average and save."""
+    from regard.directory import find_directory
     from regard.pipeline import average_models
 
+    keep_inputs([arguments.output], [str(find_directory(path)) for path in arguments.models])
     average_models(arguments.models, arguments.output)
     print(f"written: {arguments.output}", file=sys.stderr)

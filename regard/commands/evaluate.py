@@ -87,6 +87,10 @@ def run(arguments: argparse.Namespace) -> None:
         raise ConfigError("expected a model and its test pairs (one file or two), or --hypotheses and --references")
     for name in metric_names(arguments, []):
         find_metric(name)  # a wrong name is told before the work
+    if arguments.metrics and not metric_names(arguments, []) and (arguments.hypotheses or arguments.by_length):
+        raise ConfigError("--metrics perplexity: that is of a model's references; outputs need another metric")
+    if arguments.save and Path(arguments.save).exists() and not Path(arguments.save).is_dir():
+        raise ConfigError(f"--save {arguments.save}: exists and is not a folder")
     result = score_files(arguments) if arguments.hypotheses else score_model(files[0], files[1:], arguments)
     if arguments.json:
         print(json.dumps(result, ensure_ascii=False, indent=1, allow_nan=False))
@@ -142,16 +146,17 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
     pairs = list(read_pairs(locate_corpus(files) or ""))
     if not pairs:
         raise DataError(f"{files[0]}: no pairs in it")
+    sources = [pair.source for pair in pairs]
+    other = matching(arguments.against, sources, files[0]) if arguments.against else []
     search = check_search(predictor.search, search_options(arguments) | {"nbest": 1})
     kinds = predictor.task.options
     names = metric_names(arguments, default_metrics(kinds))
     result, texts = evaluate(predictor, pairs, search, names, arguments.samples)
     if arguments.against:
-        other = matching(arguments.against, texts[""][0], files[0])
         tokenised = list(map(moses_tokeniser(kinds), other))
         result["comparison"] = compare(names, texts, {"": other, "tokenised_bleu": tokenised}, arguments.samples)
     if arguments.by_length:
-        lengths = [source_length(pair.source, kinds.source) for pair in pairs]
+        lengths = [source_length(source, kinds.source) for source in sources]
         result["by_length"] = length_rows(names[0], lengths, *texts.get(names[0], texts[""]))
     if arguments.save:
         about = describe(arguments, time.monotonic() - start, hash_lines(*zip(*pairs, strict=True)))
@@ -178,9 +183,11 @@ def print_result(result: dict[str, Any]) -> None:
         print(row["text"] + (f"  (95 %: {scale * low:.2f} … {scale * high:.2f})" if low is not None else ""))
     for name, row in result.get("comparison", {}).items():
         verdict = "significant" if row["p_value"] < 0.05 else "not significant"
+        scale, unit = (100, " %") if "%" in result["scores"][name]["text"] else (1, "")
+        one, other, change, low, high = (scale * row[key] for key in ("a", "b", "difference", "low", "high"))
         print(
-            f"{name}: {row['a']:.4g} against {row['b']:.4g}, difference {row['difference']:+.4g} "
-            f"(95 %: {row['low']:+.4g} … {row['high']:+.4g}), p = {row['p_value']:.3f}, {verdict}"
+            f"{name}: {one:.4g}{unit} against {other:.4g}{unit}, difference {change:+.4g}{unit} "
+            f"(95 %: {low:+.4g} … {high:+.4g}), p = {row['p_value']:.3f}, {verdict}"
         )
     if result.get("by_length"):
         print("source length   lines   score")

@@ -61,6 +61,14 @@ def termination(message: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def keep_inputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
+    """No file is written that is being read."""
+    for output in filter(None, outputs):
+        for path in filter(None, inputs):
+            if Path(output).exists() and Path(path).exists() and Path(output).samefile(path):
+                raise ConfigError(f"{output}: is an input; choose another name for the output")
+
+
 def models(arguments: argparse.Namespace) -> list[str]:
     """The model directories that were named."""
     first = arguments.model

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 from itertools import islice
 
@@ -43,14 +44,16 @@ def run(arguments: argparse.Namespace) -> None:
     corpus = locate_corpus(arguments.pairs) or "-"
     predictor = load(arguments.model, *arguments.more, device=arguments.device)
     pairs = read_pairs(corpus, "auto" if arguments.pairs else "tsv")
-    total, tokens = 0.0, 0
+    total, tokens, done = 0.0, 0, 0
     while block := list(islice(pairs, 1000)):
         sources, targets = zip(*block, strict=True)
-        for hypothesis in predictor.score(sources, targets):
+        found, done = predictor.score(sources, targets, first=done), done + len(block)
+        for hypothesis in found:
             total, tokens = total + hypothesis.log_probability, tokens + len(hypothesis.ids) + 1
+            known = math.isfinite(hypothesis.log_probability)  # else the model cannot write this
             record = {
-                "score": hypothesis.score,
-                "log_probability": hypothesis.log_probability,
+                "score": hypothesis.score if known else None,
+                "log_probability": hypothesis.log_probability if known else None,
                 "tokens": hypothesis.tokens,
             }
             plain = f"{hypothesis.score:.6f}\t{hypothesis.log_probability:.6f}"

@@ -7,6 +7,7 @@ goes on with `--resume`.
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from regard.commands.options import (
     add_rescore,
     add_search,
     check_search,
+    keep_inputs,
     models,
     positive,
     search_options,
@@ -31,11 +33,11 @@ from regard.commands.options import (
     termination,
 )
 from regard.config import Search
-from regard.data.batch import Hypothesis
+from regard.data.batch import EOS, Hypothesis
 from regard.data.part import Part
 from regard.data.text import read_lines, write_line
 from regard.directory import identify
-from regard.errors import ConfigError, DataError, Interrupted
+from regard.errors import ConfigError, DataError, Interrupted, ModelError
 from regard.origin import usable_cores
 
 if TYPE_CHECKING:
@@ -84,9 +86,16 @@ def run(arguments: argparse.Namespace) -> None:
         raise ConfigError("--resume needs -o FILE")
     named = models(arguments)
     given = search_options(arguments)
-    if arguments.input != "-":
+    source = Path(arguments.input)
+    if arguments.input != "-" and (source.is_file() or not source.exists()):  # a pipe can be read only once
         next(read_lines(arguments.input, "replace"), None)  # a file that is not there is told at once
+    keep_inputs([arguments.output], [arguments.input, arguments.prefix])
+    if arguments.output and arguments.output.endswith((".gz", ".xz")):
+        raise ConfigError(f"{arguments.output}: the output is plain text; choose a name without .gz or .xz")
     predictor, search = load_model(arguments, named, given)
+    if arguments.align and predictor.engine.cross_attention([[EOS]], [[EOS]]) is None:
+        predictor.close()
+        raise ModelError(f"{named[0]}: has no attention to align by")
     job = Job(predictor, search, arguments)
     with closing_workers(predictor), opened(arguments, describe(arguments, named, predictor, search)) as (stream, part):
         done = job.run(read_lines(arguments.input, arguments.decode), stream, part)
@@ -154,6 +163,7 @@ class Job:
     def run(self, lines: Iterator[str], stream: IO[bytes], part: Part | None) -> int:
         """All lines, after those an earlier sitting has done; the number of records in the output."""
         done = part.skip(lines) if part else 0
+        begun, first = time.monotonic(), done
         for _ in islice(self.prefixes or (), done):
             pass
         for block, records in self.results(self.blocks(lines, done)):
@@ -164,6 +174,11 @@ class Job:
             done += len(block.lines)
             if part:
                 part.commit(block.lines)
+                if sys.stderr.isatty():
+                    rate = (done - first) / (time.monotonic() - begun)
+                    print(f"\r{done:,} lines, {rate:,.0f} a second ", end="", file=sys.stderr, flush=True)
+        if part and sys.stderr.isatty():
+            print(file=sys.stderr)
         if self.prefixes is not None and next(self.prefixes, None) is not None:
             raise DataError(f"--prefix has more lines than the input, which has {done}")
         return done
@@ -214,7 +229,8 @@ class Job:
                 best["nbest"] = [as_json(output) for output in outputs]
             return [json.dumps(best, ensure_ascii=False)]
         texts = [
-            output.text + (f" ||| {pharaoh(output)}" if self.align and source.strip() else "") for output in outputs
+            output.text + (f" ||| {pharaoh(output)}" if self.align and (source.strip() or self.nbest > 1) else "")
+            for output in outputs
         ]
         if self.nbest == 1:
             return texts

@@ -108,8 +108,9 @@ class Validator:
             self._model.train()
 
     def _note_progress(self, state: State, improved: bool) -> None:
-        """Count for early stopping and for the plateau schedule."""
-        state.without_progress = 0 if improved else state.without_progress + 1
+        """Count for early stopping, once the warm-up is over, and for the plateau schedule."""
+        warming = state.step <= self._options.warmup
+        state.without_progress = 0 if improved or warming else state.without_progress + 1
         state.plateau_wait = 0 if improved else state.plateau_wait + 1
         if self._options.schedule == "plateau" and state.plateau_wait >= max(1, self._options.plateau_patience):
             state.plateau_scale *= self._options.plateau_factor

@@ -78,12 +78,26 @@ def test_files_alone(call, files):
     assert done.code == 0, done.err
     text = done.out.decode()
     assert "exact match: 50.00 %" in text
-    assert "exact_match: 0.5 against 0.9, difference +0.4" in text
+    assert "exact_match: 50 % against 90 %, difference +40 %" in text
     assert "p = 0.0" in text
     assert "significant" in text
     assert json.loads((files / "kept" / "result.json").read_text())["data_sha256"]
     several = call("evaluate", "--hypotheses", "bad", "--references", "reference", "--references", "bad", "--json")
     assert json.loads(several.out)["scores"]["exact_match"]["value"] == 1
+
+
+def test_what_cannot_be_is_told_before_the_work(shop, call, files, monkeypatch):
+    monkeypatch.setattr("regard.predict.Predictor.nbest", None)
+    (files / "short").write_text("a\n")
+    model = [shop / "rnn", "source", "reference"]
+    for words, code, message in (
+        ([*model, "--save", "good"], 2, "--save good: exists and is not a folder"),
+        ([*model, "--against", "short"], 3, "source has 30 lines, short has 1"),
+        ([*model, "--metrics", "perplexity", "--by-length"], 2, "outputs need another metric"),
+        (["--hypotheses", "good", "--references", "reference", "--metrics", "perplexity"], 2, "another metric"),
+    ):
+        done = call("evaluate", *words)
+        assert (done.code, message in done.err) == (code, True), done.err
 
 
 def test_mistakes(shop, call, files):

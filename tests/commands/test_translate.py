@@ -307,3 +307,36 @@ def test_killed_after_any_block(call, job, blocks, tmp_path, monkeypatch):
             call(*words, "-o", output)
     assert call(*words, "-o", output, "--resume").code == 0
     assert output.read_bytes() == whole
+
+
+def test_a_pipe_is_read_once(shop, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    words = [sys.executable, "-m", "regard", "translate", shop / "rnn", "-i", tmp_path / "pipe", "--threads", "1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        (tmp_path / "pipe").write_bytes(b"a b\nc d\n")
+        out, err = running.communicate(timeout=120)
+    assert (running.returncode, out.count(b"\n")) == (0, 2), err
+
+
+def test_no_input_is_written_over(shop, call, tmp_path):
+    (tmp_path / "x").write_text("a b\n")
+    for output in (tmp_path / "x", tmp_path / "y.gz"):
+        assert call("translate", shop / "rnn", "-i", tmp_path / "x", "-o", output).code == 2
+    assert (tmp_path / "x").read_text() == "a b\n"
+    assert call("average", shop / "rnn", "-o", shop / "rnn" / "model").code == 2
+    done = call("align", shop / "test.tsv", "--fertilities", shop / "test.tsv")
+    assert (done.code, "is an input" in done.err) == (2, True)
+
+
+def test_alignments_need_attention(shop, call, tmp_path):
+    words = ["model={kind='rnn', width=16, embedding=16, attention='none'}", "train.max_steps=1", "train.average=0"]
+    assert call("train", shop / "tiny.toml", "-o", tmp_path / "plain", *words, "--quiet").code == 0
+    done = call("translate", tmp_path / "plain", "--align", stdin=b"a b\n")
+    assert (done.code, "has no attention to align by" in done.err) == (4, True)
+    records = call("translate", shop / "rnn", "--align", "--nbest", 2, stdin=b"a b\n\n").out.decode().splitlines()
+    assert {record.count("|||") for record in records} == {3}, "a blank line has as many fields"
+
+
+def test_lengths_that_contradict_each_other(shop, call):
+    done = call("translate", shop / "rnn", "--minimum-length", 9, "--maximum-length", 5, stdin=b"a\n")
+    assert (done.code, "minimum_length (9) is above maximum_length (5)" in done.err) == (2, True)
