@@ -38,7 +38,9 @@ def weights_equal(found, expected):
 )
 def test_early_stopping_and_best(tmp_path, higher, values, best):
     look, seen = script(values)
-    run = trainer(tmp_path, look=look, goal=Goal("score", higher), **{**PLAIN, "patience": 2, "validate_every": 1})
+    run = trainer(
+        tmp_path, look=look, goal=Goal("score", higher), **{**PLAIN, "patience": 2, "validate_every": 1, "warmup": 0}
+    )
     if math.isnan(values[0]):
         run.options = run.options.model_copy(update={"max_steps": 3})
     result = run.run()
@@ -52,6 +54,13 @@ def test_early_stopping_and_best(tmp_path, higher, values, best):
     ]
 
 
+def test_patience_begins_after_the_warm_up(tmp_path):
+    look, _ = script([0.0] * 9)
+    options = {**PLAIN, "patience": 2, "validate_every": 1, "warmup": 4, "max_steps": 9}
+    result = trainer(tmp_path, look=look, goal=Goal("score", True), **options).run()
+    assert (result.steps, result.reason) == (6, "patience")
+
+
 def test_of_equally_good_weights_the_more_certain_ones_are_kept(tmp_path):
     """But that is no progress: patience counts on."""
     seen = []
@@ -60,7 +69,7 @@ def test_of_equally_good_weights_the_more_certain_ones_are_kept(tmp_path):
         seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
         return Validation([2.0, 1.0, 1.5, 0.5][len(seen) - 1], 2.0, {"score": 1.0})
 
-    options = {**PLAIN, "patience": 3, "validate_every": 1}
+    options = {**PLAIN, "patience": 3, "validate_every": 1, "warmup": 0}
     result = trainer(tmp_path, look=look, goal=Goal("score", True), **options).run()
     assert (result.steps, result.best_step, result.reason) == (4, 4, "patience")
     assert weights_equal(result.weights, seen[3])
