@@ -6,9 +6,11 @@ Nothing heavy is imported before a command runs, so `regard --help` is quick.
 import argparse
 import io
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 from regard import __version__
@@ -40,8 +42,11 @@ start with:  regard quickstart      then, for your own data:  regard train pairs
 """
 
 
-def make_parser(command: str | None) -> argparse.ArgumentParser:
-    """The parser; only the named command's own arguments are loaded."""
+Parsers = tuple[argparse.ArgumentParser, argparse.ArgumentParser]  # of all commands, and of the one that was named
+
+
+def make_parsers(command: str | None) -> Parsers:
+    """The parsers; only the named command's own arguments are loaded."""
     parser = argparse.ArgumentParser(
         "regard",
         description="Sequence-to-sequence models you can train on your own files, compare fairly, and watch.",
@@ -50,22 +55,28 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"regard {__version__}")
     parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    named = parser
     for name, (module, help_line) in COMMANDS.items():
         sub = parsers.add_parser(
             name, help=help_line, description=help_line, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name == command:
+            named = sub
             import_module(f"regard.commands.{module}").add_arguments(sub)
-    return parser
+    return parser, named
 
 
-def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+def parse(parsers: Parsers, words: list[str]) -> argparse.Namespace:
     """Like `parse_args`, but free words (files, key=value) may also stand behind options."""
+    parser, named = parsers
     parsed, rest = parser.parse_known_args(words)
     free = next((name for name in ("what", "pairs", "models", "override") if hasattr(parsed, name)), None)
-    if free is None or any(word.startswith("-") for word in rest):
-        parser.parse_args(words)  # complains
-    elif rest:
+    if odd := next((word for word in rest if word.startswith("-")), None):
+        near = get_close_matches(odd, re.findall(r"--[\w-]+", named.format_help()), 1)
+        named.error(f"unknown option {odd}" + (f"; did you mean {near[0]}?" if near else ""))
+    if rest:
+        if free is None:
+            named.error(f"unexpected words: {shlex.join(rest)}")
         setattr(parsed, free, [*getattr(parsed, free), *rest])
     return parsed
 
@@ -77,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in words if not word.startswith("-")), None)
     try:
-        parsed = parse(make_parser(command), words)
+        parsed = parse(make_parsers(command), words)
         parsed.command_line = shlex.join(["regard", *words])
         from regard.commands.options import termination
 

@@ -69,6 +69,14 @@ def test_any_command_can_be_terminated(shop):
         assert running.stderr.read().decode().startswith("regard: stopped; start again with: regard translate ")
 
 
+def test_a_misspelt_option_is_told_with_the_usage_of_its_command(call):
+    done = call("translate", "model", "--methode", "beam")
+    assert done.code == 2
+    assert done.err.startswith("usage: regard translate ")
+    assert done.err.endswith("regard translate: error: unknown option --methode; did you mean --method?\n")
+    assert "unexpected words: more" in call("doctor", "more").err
+
+
 def test_version(call):
     import regard
 
