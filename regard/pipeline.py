@@ -86,7 +86,7 @@ class Evaluator:
             total, tokens = total + float(loss), tokens + count
             if stop():
                 raise Cancelled
-        return total / tokens
+        return total / tokens if tokens else math.inf  # no target can be written
 
     def _decode(self, model: Model, stop: Callable[[], bool]) -> tuple[dict[str, float], list[dict[str, str]]]:
         own = self.run.search.model_dump(include={"growth", "passes", "batch_tokens"})
@@ -336,7 +336,7 @@ def average_models(paths: Sequence[str | Path], output: str | Path) -> None:
     for other, its in found[1:]:
         differ = sorted(differing(settings(config), settings(its)))
         if differ or not same_tokenizers(directory, other):
-            what = f"model.{differ[0]} differs" if differ else "their text options or tokenizers differ"
+            what = f"{differ[0]} differs" if differ else "their tokenizers differ"
             raise ModelError(f"{other}: cannot be averaged with {directory}: {what}")
     models = [load_model(*each) for each in found]
     load_weights(models[0], mean(model_tensors(model) for model in models))
@@ -348,7 +348,5 @@ def average_models(paths: Sequence[str | Path], output: str | Path) -> None:
 
 def settings(config: dict[str, Any]) -> dict[str, Any]:
     """What weights must have in common to be averaged: all options of the model but dropout, and those of the text."""
-    return {
-        **{name: value for name, value in config["model"].items() if "dropout" not in name},
-        "text": config.get("text"),
-    }
+    model = {name: value for name, value in config["model"].items() if "dropout" not in name}
+    return {"model": model, "text": config.get("text")}

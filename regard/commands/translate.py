@@ -93,12 +93,12 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output and arguments.output.endswith((".gz", ".xz")):
         raise ConfigError(f"{arguments.output}: the output is plain text; choose a name without .gz or .xz")
     predictor, search = load_model(arguments, named, given)
-    if arguments.align and predictor.engine.cross_attention([[EOS]], [[EOS]]) is None:
-        predictor.close()
-        raise ModelError(f"{named[0]}: has no attention to align by")
     job = Job(predictor, search, arguments)
-    with closing_workers(predictor), opened(arguments, describe(arguments, named, predictor, search)) as (stream, part):
-        done = job.run(read_lines(arguments.input, arguments.decode), stream, part)
+    with closing_workers(predictor):
+        if arguments.align and predictor.engine.cross_attention([[EOS]], [[EOS]]) is None:
+            raise ModelError(f"{named[0]}: has no attention to align by")
+        with opened(arguments, describe(arguments, named, predictor, search)) as (stream, part):
+            done = job.run(read_lines(arguments.input, arguments.decode), stream, part)
     notes = [f"{number:,} {what}" for what, number in sorted(predictor.counts.items()) if number]
     if not arguments.interactive:
         print(f"{done:,} line{'' if done == 1 else 's'}" + (": " + ", ".join(notes) if notes else ""), file=sys.stderr)

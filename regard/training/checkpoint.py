@@ -20,6 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.directory import flush
 from regard.errors import ModelError
 from regard.training.storage import (
     Damaged,
@@ -33,7 +34,6 @@ from regard.training.storage import (
     replace_file,
     require_space,
     sweep,
-    sync_directory,
     write_file,
 )
 
@@ -143,7 +143,7 @@ class Checkpoints:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        sync_directory(self.directory)
+        flush(self.directory)
         self._prune(path)
 
     def size(self, tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
@@ -162,7 +162,7 @@ class Checkpoints:
         files["state.json"] = describe(data)
         commit = {"version": VERSION, "files": files, "snapshots": self.snapshots.known}
         write_file(path / "COMMIT", encode_json(commit))
-        sync_directory(path)
+        flush(path)
 
     def _read(self, path: Path) -> Checkpoint:
         commit = _read_commit(path)

@@ -48,6 +48,7 @@ def _finite(value: float) -> float | None:
 
 
 def number(value: float | None) -> float:
+    """A number of a record; null becomes NaN."""
     return math.nan if value is None else value
 
 

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from regard.directory import flush
 from regard.errors import Diverged, RegardError
 
 
@@ -76,15 +77,6 @@ def write_file(path: Path, data: bytes) -> None:
         os.close(handle)
 
 
-def sync_directory(path: Path) -> None:
-    """Flush the names in a directory to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def aside(path: Path) -> Path:
     """The temporary name beside `path`."""
     return path.with_name(f"{path.name}.tmp-{os.getpid()}")
@@ -99,7 +91,7 @@ def replace_file(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    flush(path.parent)
 
 
 def remove(path: Path) -> None:

@@ -141,6 +141,10 @@ def has_repeat(ids: tuple[int, ...], size: int) -> bool:
 FILTERS = {
     "minimum": (Search(beam=96, nbest=6, minimum_length=3, maximum_length=5), lambda ids: len(ids) >= 3),
     "exactly": (Search(beam=96, nbest=6, minimum_length=4, maximum_length=4), lambda ids: len(ids) == 4),
+    "minimum above maximum": (  # where the maximum is a model's own
+        Search(beam=96, nbest=6, maximum_length=4).model_copy(update={"minimum_length": 9}),
+        lambda ids: len(ids) == 4,
+    ),
     "maximum": (Search(beam=96, nbest=6, maximum_length=2), lambda ids: len(ids) <= 2),
     "no bigram twice": (Search(beam=96, nbest=6, no_repeat=2, maximum_length=6), lambda ids: not has_repeat(ids, 2)),
     "no trigram twice": (Search(beam=96, nbest=6, no_repeat=3, maximum_length=6), lambda ids: not has_repeat(ids, 3)),
