@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from regard.models.base import Memory
 from regard.models.transformer import Sizes, Transformer, TransformerState, make_feed_forward, make_residual
 from regard.nn.attention import MultiHead
+from regard.nn.product import Linear
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Average(nn.Module):
     def __init__(self, options: Transformer.Config) -> None:
         super().__init__()
         self.feed_forward = make_feed_forward(options)
-        self.gates = nn.Linear(2 * options.width, 2 * options.width)
+        self.gates = Linear(2 * options.width, 2 * options.width)
 
     def forward(self, x: Float[Tensor, "N T D"], past: Running | None) -> tuple[Float[Tensor, "N T D"], Running]:
         """Every position's mean, after the words in `past`, and what to go on with."""

@@ -30,6 +30,7 @@ from regard.nn.attention import hide, padding_mask
 from regard.nn.blocks import Dropout
 from regard.nn.convolution import Convolution
 from regard.nn.embedding import token_table
+from regard.nn.product import Linear
 
 
 @dataclass
@@ -47,9 +48,9 @@ class ResidualBlock(nn.Module):
         super().__init__()
         inner = width // 2
         self.norms = nn.ModuleList(nn.LayerNorm(size) for size in (width, inner, inner))
-        self.down = nn.Linear(width, inner)
+        self.down = Linear(width, inner)
         self.convolution = Convolution(inner, inner, kernel, dilation)
-        self.up = nn.Linear(inner, width)
+        self.up = Linear(inner, width)
         self.dropout = Dropout(dropout)
 
     def around(self, x: Float[Tensor, "B S D"], mask: Tensor) -> Float[Tensor, "B S D"]:
@@ -97,13 +98,13 @@ class ByteNet(Autoregressive):
         self.scale = width**0.5
         self.dropout = Dropout(options.dropout)
         self.encoder = self._blocks(options.encoder_layers, options.encoder_kernel)
-        self.join = nn.Linear(2 * width, width)
+        self.join = Linear(2 * width, width)
         self.decoder = self._blocks(options.decoder_layers, options.decoder_kernel)
         self.norm = nn.LayerNorm(width)
-        self.last = nn.Linear(width, width)
+        self.last = Linear(width, width)
         self.projection = None
         if options.tie in ("none", "embeddings"):
-            self.projection = nn.Linear(width, target_vocabulary)
+            self.projection = Linear(width, target_vocabulary)
 
     def _blocks(self, number: int, kernel: int) -> nn.ModuleList:
         options = self.options

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.config import Positive
 from regard.data.batch import BOS, PAD, Batch
@@ -26,6 +26,7 @@ from regard.models.parallel import Canvas, Refining
 from regard.models.transformer import Sizes, Transformer
 from regard.nn.attention import padding_mask
 from regard.nn.chance import draw, uniform
+from regard.nn.product import Linear
 
 HIDDEN = BOS  # never stands inside an output
 
@@ -44,7 +45,7 @@ class MaskPredict(Refining):
         super().__init__(whole, (source_vocabulary, target_vocabulary))
         self.options = options
         self.limit = options.longest + 1
-        self.length = nn.Linear(options.width, options.longest)
+        self.length = Linear(options.width, options.longest)
 
     def lengths(self, memory: Memory) -> Float[Tensor, "B L"]:
         """Log-probabilities of 1, 2, … words."""

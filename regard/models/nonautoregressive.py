@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.config import Positive
 from regard.data.batch import Batch
@@ -26,6 +26,7 @@ from regard.models.base import Memory
 from regard.models.parallel import Canvas, Parallel, copied
 from regard.models.transformer import Sizes, Transformer
 from regard.nn.chance import gumbel
+from regard.nn.product import Linear
 
 
 class NonAutoregressive(Parallel):
@@ -42,7 +43,7 @@ class NonAutoregressive(Parallel):
         whole = Transformer.Config(**options.model_dump(exclude={"most", "decide"}))
         super().__init__(whole, (source_vocabulary, target_vocabulary), itself=False, positional=True)
         self.options = options
-        self.fertility = nn.Linear(options.width, options.most)
+        self.fertility = Linear(options.width, options.most)
 
     def fertilities(self, memory: Memory) -> Float[Tensor, "B S L"]:
         """Log-probabilities of the fertilities of each source token; padding has none for sure."""

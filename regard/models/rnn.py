@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float, Int
 from pydantic import model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.config import Count, Fraction, Options, Positive
 from regard.data.batch import Batch
@@ -29,6 +29,7 @@ from regard.nn.attention import SCORES, padding_mask
 from regard.nn.blocks import Dropout
 from regard.nn.embedding import token_table
 from regard.nn.local import Local, LocalKind
+from regard.nn.product import Linear
 from regard.nn.recurrent import CellKind, Recurrent, RecurrentEncoder, RecurrentState
 
 Look = Callable[[Tensor], Tensor]  # queries [N,T,D] → contexts [N,T,M]
@@ -88,11 +89,11 @@ class RNN(Autoregressive):
         self.feeding = self.luong and options.input_feeding
         summary = width if options.attention == "additive" else memory
         parts = 2 if options.cell == "lstm" else 1
-        self.bridge = nn.Linear(summary, parts * options.decoder_layers * width)
+        self.bridge = Linear(summary, parts * options.decoder_layers * width)
         inputs = embedding + (0 if self.luong else memory) + (width if self.feeding else 0)
         self.decoder = Recurrent(options.cell, inputs, width, options.decoder_layers, dropout)
         if options.attention == "dot" and memory != width:
-            self.narrow = nn.Linear(memory, width, bias=False)
+            self.narrow = Linear(memory, width, bias=False)
             memory = width
         else:
             self.narrow = None
@@ -101,12 +102,12 @@ class RNN(Autoregressive):
             self.attention = SCORES[options.attention](width, memory, options.attention_width or width)
         self.local = None if options.local == "none" else Local(options.local, width, options.local_reach)
         if self.luong:
-            self.combine = nn.Linear(memory + width, width, bias=False)
+            self.combine = Linear(memory + width, width, bias=False)
         else:
-            self.readout = nn.Linear(width + embedding + memory, 2 * embedding)
+            self.readout = Linear(width + embedding + memory, 2 * embedding)
         self.projection = None
         if options.tie in ("none", "embeddings"):
-            self.projection = nn.Linear(width if self.luong else embedding, target_vocabulary)
+            self.projection = Linear(width if self.luong else embedding, target_vocabulary)
 
     def encode(self, batch: Batch) -> Memory:
         embedded = self.dropout(self.source(batch.source) * self.scale)

@@ -27,6 +27,7 @@ from regard.models.base import Autoregressive, Memory, check_shared, select_rows
 from regard.nn.attention import MultiHead, hide, padding_mask
 from regard.nn.blocks import Activation, FeedForward, Norm, Residual, Skip
 from regard.nn.embedding import Embedding, PositionJoin, token_table
+from regard.nn.product import Linear
 from regard.nn.relative import RelationKind, make_relation
 from regard.nn.self_attention import Cache, SelfAttention
 from regard.nn.step import Layers, Past, Sight, Stepper, up
@@ -126,7 +127,7 @@ def make_projection(options: "Transformer.Config", vocabulary: int) -> nn.Linear
     """The output layer, where it has a table of its own."""
     if options.tie not in ("none", "embeddings"):
         return None
-    projection = nn.Linear(options.width, vocabulary, bias=False)
+    projection = Linear(options.width, vocabulary, bias=False)
     nn.init.normal_(projection.weight, std=options.width**-0.5)
     return projection
 

@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.nn.blocks import drop
+from regard.nn.product import Linear
 
 
 def padding_mask(lengths: Tensor, size: int) -> Bool[Tensor, "B S"]:
@@ -123,9 +124,9 @@ class Additive(Attention):
 
     def __init__(self, query: int, memory: int, width: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query, width, bias=False)
-        self.memory = nn.Linear(memory, width)
-        self.score = nn.Linear(width, 1, bias=False)
+        self.query = Linear(query, width, bias=False)
+        self.memory = Linear(memory, width)
+        self.score = Linear(width, 1, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
         return self.memory(memory)
@@ -155,7 +156,7 @@ class General(Attention):
 
     def __init__(self, query: int, memory: int, width: int = 0) -> None:
         super().__init__()
-        self.memory = nn.Linear(memory, query, bias=False)
+        self.memory = Linear(memory, query, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
         return self.memory(memory)
@@ -184,9 +185,9 @@ class MultiHead(Attention):
             raise ValueError(f"width {width} cannot be divided into {heads} heads")
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(width, width)
-        self.memory = nn.Linear(memory or width, 2 * width)  # keys and values in one product
-        self.out = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.memory = Linear(memory or width, 2 * width)  # keys and values in one product
+        self.out = Linear(width, width)
         for weight in (self.query.weight, *self.memory.weight.chunk(2), self.out.weight):
             nn.init.xavier_uniform_(weight.data)
         for linear in (self.query, self.memory, self.out):

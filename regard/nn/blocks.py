@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.nn.chance import choose_places
+from regard.nn.product import Linear
 
 
 class _PlaceDropout(torch.autograd.Function):
@@ -62,8 +63,8 @@ class FeedForward(nn.Module):
     def __init__(self, width: int, inner: int, activation: Activation, dropout: float = 0.0) -> None:
         super().__init__()
         self.activation = activation
-        self.inner = nn.Linear(width, 2 * inner if activation == "swiglu" else inner)
-        self.outer = nn.Linear(inner, width)
+        self.inner = Linear(width, 2 * inner if activation == "swiglu" else inner)
+        self.outer = Linear(inner, width)
         self.dropout = Dropout(dropout)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)

@@ -12,13 +12,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from regard.nn.product import Linear
+
 
 class Normed(nn.Module):
     """A linear map of one position, weight-normalised; output of the scale of the input for dropout `dropout`."""
 
     def __init__(self, inputs: int, outputs: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.linear = nn.Linear(inputs, outputs)
+        self.linear = Linear(inputs, outputs)
         nn.init.normal_(self.linear.weight, std=math.sqrt((1 - dropout) / inputs))
         nn.init.zeros_(self.linear.bias)
         weight_norm(self.linear)

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.nn.attention import Attention, fold, masked_softmax
+from regard.nn.product import Linear
 
 LocalKind = Literal["none", "monotonic", "predictive"]
 
@@ -27,8 +28,8 @@ class Local(nn.Module):
         self.reach = reach  # D
         self.inner = self.outer = None
         if kind == "predictive":
-            self.inner = nn.Linear(query, query, bias=False)  # W_p
-            self.outer = nn.Linear(query, 1, bias=False)  # v_p
+            self.inner = Linear(query, query, bias=False)  # W_p
+            self.outer = Linear(query, 1, bias=False)  # v_p
 
     def over(
         self, attention: Attention, keys: Tensor, values: Tensor, mask: Bool[Tensor, "B S"], position: int

@@ -20,6 +20,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.nn.product import add_outer, multiply
+
 BITS = 1 / math.log(2)  # e^z = 2^(BITS z)
 SAFE = 70.0  # e^±70, and the sum of a million of them, are normal float32
 CHUNK = 2**22  # logits at a time: half or twice as many measured alike, far fewer or more are slower
@@ -62,7 +64,7 @@ class _ChunkedLoss(torch.autograd.Function):
         for start in range(0, len(hidden), chunk):
             part = slice(start, start + chunk)
             rows = hidden[part]
-            logits = torch.mm(rows * BITS, weight.t())
+            logits = multiply(rows * BITS, weight)
             if bias is not None:
                 logits.add_(bias, alpha=BITS)
             loss -= (1 - smoothing) / BITS * logits.gather(1, labels[part, None]).sum()
@@ -75,9 +77,8 @@ class _ChunkedLoss(torch.autograd.Function):
             loss += total.log().sum()
             if hidden_gradient is None or weight_gradient is None:
                 continue
-            torch.mm(powers, weight, out=hidden_gradient[part])
-            hidden_gradient[part].div_(total)
-            weight_gradient.addmm_(powers.t(), rows / total)
+            torch.div(multiply(powers, weight.t()), total, out=hidden_gradient[part])
+            add_outer(weight_gradient, powers, rows / total)
             if bias_gradient is not None:
                 bias_gradient.addmv_(powers.t(), 1 / total[:, 0])
         if hidden_gradient is not None and weight_gradient is not None:

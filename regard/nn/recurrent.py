@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.nn.attention import padding_mask
 from regard.nn.blocks import Dropout
+from regard.nn.product import linear, outer
 
 CellKind = Literal["vanilla", "gru", "lstm"]
 LAYERS = {"vanilla": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -42,7 +42,7 @@ class _Once(torch.autograd.Function):
     def backward(context: Any, _: None) -> tuple[Tensor, None]:  # type: ignore[override]
         inputs, gradients = (torch.cat(rows) for rows in zip(*context.uses, strict=True))
         context.uses.clear()
-        return gradients.t() @ inputs, None
+        return outer(gradients, inputs).contiguous(), None
 
 
 class _Use(torch.autograd.Function):
@@ -141,7 +141,7 @@ class Walk:
         weights = stack.layers.all_weights
         self._biases = [(b, c) if stack.cell == "gru" else (b + c, c) for _, _, b, c in weights]
         first, width = weights[0][0], known.size(-1)
-        self._known = F.linear(known, first[:, :width], self._biases[0][0]).unbind(1)
+        self._known = linear(known, first[:, :width], self._biases[0][0]).unbind(1)
         self._inputs = [repeated(first[:, width:]), *(repeated(layer[0]) for layer in weights[1:])]
         self._past = [repeated(layer[1]) for layer in weights]
         self._states = [[part[:, layer] for part in state] for layer in range(len(weights))]

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.nn.position import angles, sinusoidal
+from regard.nn.product import Linear
 
 RelationKind = Literal["shaw", "transformer_xl", "rotary", "alibi"]
 
@@ -133,7 +134,7 @@ class TransformerXL(Relation):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads, self.width = heads, width
-        self.relative = nn.Linear(width, width, bias=False)  # W_{k,R}
+        self.relative = Linear(width, width, bias=False)  # W_{k,R}
         self.content = nn.Parameter(torch.zeros(heads, 1, width // heads))  # u
         self.place_bias = nn.Parameter(torch.zeros(heads, 1, width // heads))  # v
         self.table: Tensor  # of the distances from the middle row on both sides; grows on demand and is never saved

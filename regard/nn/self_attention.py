@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.nn.attention import MultiHead
+from regard.nn.product import linear
 from regard.nn.relative import Relation, Rotary
 
 BLOCK = 32  # queries that are computed together, at least
@@ -191,7 +192,7 @@ class PositionalAttention(MultiHead):
         places = positions[None]  # the same in all rows
         query, keys = (
             self.split(each).expand(len(x), -1, -1, -1)
-            for each in (self.query(places), F.linear(places, to_keys, key_bias))
+            for each in (self.query(places), linear(places, to_keys, key_bias))
         )
-        context = self.attend(query, keys, self.split(F.linear(x, to_values, value_bias)), mask)
+        context = self.attend(query, keys, self.split(linear(x, to_values, value_bias)), mask)
         return self.out(context.transpose(1, 2).flatten(2))
