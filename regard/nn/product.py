@@ -62,6 +62,14 @@ def outer(gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]) -> Float[Tens
     return multiply(gradient.t(), x.t())
 
 
+def pack(weight: Float[Tensor, "N K"], anywhere: bool = False) -> Tensor:
+    """A weight that does not change any more, as oneDNN reads it fastest: where its units are wider, or anywhere."""
+    fits = weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    if fits and (anywhere or has_wider_units()):
+        return torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None)
+    return weight
+
+
 class Linear(nn.Linear):
     """torch's linear layer by the faster library."""
 

@@ -24,13 +24,14 @@ from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
+from regard.nn.product import LARGE as WIDE
+from regard.nn.product import pack
 from regard.nn.self_attention import SelfAttention
 
 PARTS = (
     "self_attention", "cross_attention", "feed_forward", "around_attention", "around_cross", "around_feed_forward",
 )  # fmt: skip
 MANY = 96  # rows from which a product is done by rows
-LARGE = 2**20  # elements from which a weight is packed for a single row too
 GRAIN = 16  # places: as many numbers as a register of the widest vector units has
 
 
@@ -159,36 +160,28 @@ class Stepper:
 class Product:
     """A large weight for products with any number of rows, for as long as it does not change."""
 
-    weight: Tensor  # [V,D], packed by oneDNN where torch has that
-    alone: Tensor  # the same for a single row
-    bias: Tensor | None
+    parts: list[Tensor]  # the weight [V,D], the same as oneDNN reads it where torch has that, the bias if there is one
+    alone: list[Tensor]  # the same for a single row
 
     @classmethod
     @torch.no_grad()
     def of(cls, weight: Float[Tensor, "V D"], bias: Float[Tensor, " V"] | None) -> "Product":
         """From weight and bias."""
-        weight, alone = weight.contiguous(), for_one_row(weight)
-        if weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available():
-            weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-            alone = weight if weight.numel() > LARGE else alone
-        return cls(weight, alone, bias)
+        rest = [pack(weight, anywhere=True), *([] if bias is None else [bias])]
+        return cls([weight.contiguous(), *rest], [for_one_row(weight), *rest])
 
     def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """Weight times each row, with the bias."""
-        weight = self.alone if len(x) == 1 else self.weight
-        if weight.is_mkldnn:  # two thirds to nine tenths of the time of other ways
-            return torch.ops.mkldnn._linear_pointwise(x, weight, self.bias, "none", [], "")
-        columns = times(weight, x)
-        return (columns if self.bias is None else columns.add_(self.bias[:, None])).t()
+        return times(self.alone if len(x) == 1 else self.parts, x).t()
 
 
 def weights_of(own: SelfAttention, cross: MultiHead, forward: FeedForward, norms: Sequence[Any]) -> list[Tensor]:
-    """Weights [out, in] and biases of six products, then those of three layer norms."""
+    """Weights [out, in], the same packed, and biases of six products; then those of three layer norms."""
     heads = own.heads
     both = (by_heads(own.query.weight, own.memory.weight, heads), by_heads(own.query.bias, own.memory.bias, heads))
     products = ((each.weight, each.bias) for each in (own.out, cross.query, cross.out, forward.inner, forward.outer))
-    plain = (each for weight, bias in (both, *products) for each in (weight.contiguous(), bias))
-    return [*plain, *(each for norm in norms for each in (norm.weight, norm.bias))]
+    each_way = (part for weight, bias in (both, *products) for part in (weight.contiguous(), pack(weight), bias))
+    return [*each_way, *(each for norm in norms for each in (norm.weight, norm.bias))]
 
 
 def by_heads(query: Tensor, memory: Tensor, heads: int) -> Tensor:
@@ -198,7 +191,9 @@ def by_heads(query: Tensor, memory: Tensor, heads: int) -> Tensor:
 
 def for_one_row(weight: Tensor) -> Tensor:
     """The same weight [out, in], stored along its longer side: so a product with a single row reads it fastest."""
-    return weight.t().contiguous().t() if weight.dim() == 2 and weight.size(0) > weight.size(1) else weight
+    if weight.is_mkldnn or weight.dim() < 2 or weight.size(0) <= weight.size(1):
+        return weight
+    return weight.t().contiguous().t()
 
 
 def up(number: int) -> int:
@@ -229,39 +224,41 @@ def all_layers(
     seen[:, :, length - beams : length].diagonal(0, 1, 2).zero_()  # each beam sees its own new place
     bias = seen[:, None, :, :total].expand(sentences, heads, beams, total).reshape(-1, beams, total)
     for number, own in enumerate(weights):
-        into, into_bias, out, out_bias, ask, ask_bias, tell, tell_bias, inner, inner_bias, outer, outer_bias = own[:12]
-        weight, shift, weight_2, shift_2, weight_3, shift_3 = own[12:]
+        into, out, ask, tell, inner, outer = own[:3], own[3:6], own[6:9], own[9:12], own[12:15], own[15:18]
+        weight, shift, weight_2, shift_2, weight_3, shift_3 = own[18:]
         room = pairs[number]
         known = number % len(keys)
         # self-attention
         y = norm(x, weight, shift, epsilon) if pre else x
-        both = times(into, y).add_(into_bias[:, None]).view(heads, 3, size, sentences, beams)
+        both = times(into, y).view(heads, 3, size, sentences, beams)
         room[:, :, :, length - beams : length].copy_(both[:, 1:].permute(1, 3, 0, 4, 2))
         past = room[:, :, :, :total].flatten(1, 2)
-        y = times(out, look(both[:, 0], past[0].mT, past[1], bias))
-        y = torch.add(x, y.t()).add_(out_bias)
+        y = torch.add(x, times(out, look(both[:, 0], past[0].mT, past[1], bias)).t())
         x = y if pre else norm(y, weight, shift, epsilon)
         # attention to the memory
         y = norm(x, weight_2, shift_2, epsilon) if pre else x
-        query = times(ask, y).add_(ask_bias[:, None]).view(heads, size, sentences, beams)
-        y = times(tell, look(query, keys[known], values[known], hidden))
-        y = torch.add(x, y.t()).add_(tell_bias)
+        query = times(ask, y).view(heads, size, sentences, beams)
+        y = torch.add(x, times(tell, look(query, keys[known], values[known], hidden)).t())
         x = y if pre else norm(y, weight_2, shift_2, epsilon)
         # feed-forward
         y = norm(x, weight_3, shift_3, epsilon) if pre else x
-        y = times(outer, activate(times(inner, y).add_(inner_bias[:, None]).t(), activation))
-        y = torch.add(x, y.t()).add_(outer_bias)
+        y = torch.add(x, times(outer, activate(times(inner, y).t(), activation)).t())
         x = y if pre else norm(y, weight_3, shift_3, epsilon)
     return x
 
 
-def times(weight: Tensor, x: Tensor, many: int = MANY) -> Tensor:
-    """Weight [V,D] times the rows of x [N,D] as columns → [V,N].
+def times(product: list[Tensor], x: Tensor, wide: int = WIDE, many: int = MANY) -> Tensor:
+    """Weight [V,D] times the rows of x [N,D] as columns → [V,N]; given are the weight, the same packed, and a bias.
 
     With few rows, and weights that are not in the cache, torch does it this way up to three times as fast as x times
     the turned weight; with many rows vectors stay rows, which costs less in all that comes after.
     """
-    return torch.mm(weight, x.t()) if x.size(0) < many else torch.mm(x, weight.t()).t()
+    weight, packed = product[0], product[1]
+    bias = product[2] if len(product) > 2 else None
+    if packed.is_mkldnn and x.numel() * weight.size(0) >= wide:
+        return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "").t()
+    columns = torch.mm(weight, x.t()) if x.size(0) < many else torch.mm(x, weight.t()).t()
+    return columns if bias is None else columns.add_(bias[:, None])
 
 
 def look(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:

@@ -23,6 +23,8 @@ from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
+from regard.nn.product import LARGE as WIDE
+from regard.nn.product import pack as packed_weight
 from regard.nn.self_attention import PositionalAttention, SelfAttention
 from regard.nn.step import norm, scripted
 
@@ -35,7 +37,7 @@ class Stack:
     """Layers made ready for a sweep, for as long as no weight changes."""
 
     parts: list[str]  # what each part is, through all layers
-    weights: list[list[Tensor]]  # of each part: products [in, out] with their biases, then those of its layer norm
+    weights: list[list[Tensor]]  # of each part: those of its products, then those of its layer norm
     attentions: list[Attention]
     heads: int
     pre: bool  # layer norm before a part, not after it
@@ -89,21 +91,20 @@ class Stack:
 class Projection:
     """What several attentions make of one memory, in one product."""
 
-    weight: Float[Tensor, "M Y2D"]
-    bias: Float[Tensor, " Y2D"]
+    product: list[Tensor]
     heads: int
 
     @classmethod
     @torch.no_grad()
     def of(cls, attentions: Sequence[MultiHead]) -> "Projection":
         """Of attentions with equally many heads."""
-        weight, bias = join(*((each.memory.weight, each.memory.bias) for each in attentions))
-        return cls(weight.t().contiguous(), bias, attentions[0].heads)
+        joined = join(*((each.memory.weight, each.memory.bias) for each in attentions))
+        return cls(each_way(*joined), attentions[0].heads)
 
     def project(self, memory: Float[Tensor, "B S M"], mask: Bool[Tensor, "B S"]) -> tuple[tuple[Tensor, Tensor], ...]:
         """Keys and values [B,H,S,d] of each attention, stored as the steps of a search read them."""
         real = real_places(mask)
-        both = spread(torch.addmm(self.bias, pack(memory.flatten(0, 1), real), self.weight), real, mask.numel())
+        both = spread(affine(self.product, pack(memory.flatten(0, 1), real)), real, mask.numel())
         both = both.view(*mask.shape, -1, 2, self.heads, memory.size(2) // self.heads)  # [B,S,Y,2,H,d]
         keys, values = both.permute(3, 2, 0, 4, 5, 1)
         return tuple(zip(keys.contiguous().mT, values.mT.contiguous(), strict=True))
@@ -128,7 +129,7 @@ def is_usual(around: nn.Module) -> bool:
 
 @torch.no_grad()
 def weights_of(part: Any) -> list[Tensor]:
-    """Weights [in, out] and biases of the products of a part."""
+    """What the products of a part need."""
     if isinstance(part, FeedForward):
         products = [(each.weight, each.bias) for each in (part.inner, part.outer)]
     else:
@@ -139,7 +140,12 @@ def weights_of(part: Any) -> list[Tensor]:
         elif isinstance(part, PositionalAttention):
             asked = [join(asked[0], (keys, key_bias)), (values, value_bias)]
         products = [*asked, (part.out.weight, part.out.bias)]
-    return [each for weight, bias in products for each in (weight.t().contiguous(), bias.clone())]
+    return [each for product in products for each in each_way(*product)]
+
+
+def each_way(weight: Tensor, bias: Tensor) -> list[Tensor]:
+    """A weight as [in, out], the same packed, and its bias."""
+    return [weight.t().contiguous(), packed_weight(weight), bias.clone()]
 
 
 def join(*products: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -191,19 +197,19 @@ def all_parts(
         weight, shift = own[-2], own[-1]
         y = norm(x, weight, shift, epsilon) if pre else x
         if part == "forward":
-            y = activate(torch.addmm(own[1], y, own[0]), activation)
+            y = activate(affine(own[:3], y), activation)
         elif part == "places":
-            query, key = split(torch.addmm(own[1], places, own[0]), 1, length, 2 * heads).chunk(2, 1)
-            value = spread(torch.addmm(own[3], y, own[2]), real, rows * length)
+            query, key = split(affine(own[:3], places), 1, length, 2 * heads).chunk(2, 1)
+            value = spread(affine(own[3:6], y), real, rows * length)
             y = pack(mix(query, key, split(value, rows, length, heads), bias), real)
         elif part == "memory":
             key, value = keys[looks], values[looks]
             looks += 1
-            query = spread(torch.addmm(own[1], y, own[0]), real, rows * length)
+            query = spread(affine(own[:3], y), real, rows * length)
             query = split(query, key.size(0), query.size(0) // key.size(0), heads)
             y = pack(mix(query, key, value, hidden), real)
         else:
-            all_three = spread(torch.addmm(own[1], y, own[0]), real, rows * length)
+            all_three = spread(affine(own[:3], y), real, rows * length)
             query, key, value = split(all_three, rows, length, 3 * heads).chunk(3, 1)
             if part == "others":
                 if others is None:
@@ -216,9 +222,17 @@ def all_parts(
             else:
                 y = mix(query, key, value, bias)
             y = pack(y, real)
-        y = torch.addmm(own[-3], y, own[-4]).add_(x)
+        y = affine(own[-5:-2], y).add_(x)
         x = y if pre else norm(y, weight, shift, epsilon)
     return x
+
+
+def affine(product: list[Tensor], x: Tensor, wide: int = WIDE) -> Tensor:
+    """Rows of x [N,K] times a weight [K,V], given with its packed form and its bias → [N,V]."""
+    weight, packed, bias = product
+    if packed.is_mkldnn and x.numel() * weight.size(1) >= wide:
+        return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+    return torch.addmm(bias, x, weight)
 
 
 def pack(x: Tensor, real: Tensor | None) -> Tensor:

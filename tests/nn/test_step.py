@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from regard.models.transformer import DecoderLayer, Transformer
+from regard.nn import product
 from regard.nn import step as short
+from regard.nn.product import pack
 from regard.nn.step import GRAIN, Layers, Past, Sight, Stepper
 
 WIDTH, HEADS = 16, 4
@@ -65,15 +67,21 @@ def test_layers_that_differ_have_no_steps():
     assert Layers.of([make_layer(), make_layer(norm="post")]) is None
 
 
+@pytest.mark.parametrize("wide", [0, short.WIDE], ids=["packed", "plain"])
 @pytest.mark.parametrize("rows", [1, 2, short.MANY - 1, short.MANY])
-def test_products_of_few_and_of_many_rows(rows):
+def test_products_of_few_and_of_many_rows(rows, wide):
     torch.manual_seed(1)
-    weight, x = torch.randn(7, 5), torch.randn(rows, 5)
-    wanted = (x @ weight.t()).t()
-    torch.testing.assert_close(short.times(weight, x), wanted)
-    torch.testing.assert_close(short.times(short.for_one_row(weight), x), wanted)
+    weight, bias, x = torch.randn(7, 5), torch.randn(7), torch.randn(rows, 5)
+    packed = pack(weight, anywhere=True)
+    for stored in (weight, short.for_one_row(weight)):
+        torch.testing.assert_close(short.times([stored, packed], x, wide), (x @ weight.t()).t())
+        torch.testing.assert_close(short.times([stored, packed, bias], x, wide), (x @ weight.t() + bias).t())
+
+
+def test_for_a_single_row_a_weight_is_stored_along_its_longer_side():
+    weight = torch.randn(7, 5)
     assert torch.equal(short.for_one_row(weight), weight)
-    assert short.for_one_row(weight).t().is_contiguous(), "the longer side"
+    assert short.for_one_row(weight).t().is_contiguous()
     assert short.for_one_row(weight.t().contiguous()).is_contiguous()
 
 
@@ -81,15 +89,32 @@ def test_products_of_few_and_of_many_rows(rows):
 @pytest.mark.parametrize("rows", [1, 2, short.MANY])
 def test_a_large_product_is_the_same_packed_and_plain(rows, packed, monkeypatch):
     torch.manual_seed(1)
-    weight, bias, x = torch.randn(70, 5), torch.randn(70), torch.randn(rows, 5)
+    weight, bias, x = torch.randn(short.WIDE // 8, 8), torch.randn(short.WIDE // 8), torch.randn(rows, 8)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: packed)
-    product = short.Product.of(weight, bias)
-    assert product.weight.is_mkldnn == packed
-    assert not product.alone.is_mkldnn
-    monkeypatch.setattr(short, "LARGE", 0)
-    for each, wanted in [(product, x @ weight.t() + bias), (short.Product.of(weight, None), x @ weight.t())]:
+    for each, wanted in [
+        (short.Product.of(weight, bias), x @ weight.t() + bias),
+        (short.Product.of(weight, None), x @ weight.t()),
+    ]:
+        assert each.parts[1].is_mkldnn == packed
         torch.testing.assert_close(each.forward(x), wanted)
-    assert short.Product.of(weight, bias).alone.is_mkldnn == packed
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no oneDNN")
+@torch.no_grad()
+def test_steps_with_packed_weights_are_those_with_plain_ones(monkeypatch):
+    torch.manual_seed(1)
+    layers = [make_layer(width=128, feed_forward=256) for _ in range(2)]
+    x, memory, mask = torch.randn(64, 128), torch.randn(64, 16, 128), torch.ones(64, 16, dtype=torch.bool)
+    projected = [layer.cross_attention.project(memory) for layer in layers]
+    found = []
+    for wider in (False, True):
+        monkeypatch.setattr(product, "has_wider_units", lambda wider=wider: wider)
+        steps = Layers.of(layers)
+        assert steps.weights[0][1].is_mkldnn == wider
+        stepper = Stepper(steps, Past.empty(2, 64, HEADS, 128 // HEADS, memory), Sight.of(projected, mask))
+        first, stepper = stepper.forward(x)
+        found.append(torch.stack([first, stepper.forward(first)[0]]))
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 
 
 def opened(past: Past) -> Past:

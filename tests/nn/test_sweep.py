@@ -5,7 +5,7 @@ import torch
 
 from regard.models.parallel import PARTS, ParallelLayer
 from regard.models.transformer import ENCODER, EncoderLayer, Transformer
-from regard.nn import sweep
+from regard.nn import product, sweep
 from regard.nn.attention import padding_mask
 from regard.nn.sweep import SMALL, Stack
 
@@ -49,6 +49,21 @@ def test_an_encoder(norm, activation, lengths):
     stack = Stack.of(layers, ENCODER)
     assert stack is not None
     torch.testing.assert_close(stack.forward(x, mask)[mask], wanted[mask], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no oneDNN")
+@torch.no_grad()
+def test_packed_weights_make_the_same_as_plain_ones(monkeypatch):
+    layers = [EncoderLayer(options(width=128, feed_forward=256)).eval() for _ in range(2)]
+    mask = padding_mask(torch.tensor([40, 20]), 40)
+    x, found = torch.randn(2, 40, 128), []
+    for wider in (False, True):
+        monkeypatch.setattr(product, "has_wider_units", lambda wider=wider: wider)
+        stack = Stack.of(layers, ENCODER)
+        assert stack is not None
+        assert stack.weights[0][1].is_mkldnn == wider
+        found.append(stack.forward(x, mask)[mask])
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
