@@ -24,7 +24,7 @@ from regard.data.loader import Loader
 from regard.engine.native import make_engine
 from regard.memory import keep_memory
 from regard.models.base import build_model
-from regard.nn.step import Product, for_one_row, times
+from regard.nn.step import Product
 from regard.pipeline import carry_out, check_options, settle
 from regard.pipeline import train as train_run
 from regard.prepare import open_prepared
@@ -131,35 +131,33 @@ def products(job: Job) -> Figures:
     torch.set_num_threads(job["threads"])
     shape, length = SHAPES[job["shape"]], job["length"]
     keep_memory()
-    encoder, decoder, (last,) = ([torch.randn(*size) for size in sizes] for sizes in product_sizes(shape))
-    output = Product.of(last, None)
+    encoder, decoder, (output,) = (
+        [Product.of(torch.randn(*size), None) for size in sizes] for sizes in product_sizes(shape)
+    )
     figures: Figures = {}
     for batch, beam in job["cases"]:
         sources = typical(batch, job["seed"], shape.vocabulary, job.get("source", 0))
         read = {size: torch.randn(sum(map(len, sources)) + batch, size) for size in (shape.width, shape.feed_forward)}
         step = {size: torch.randn(batch * beam, size) for size in read}
-        weights = [for_one_row(each) for each in decoder] if batch * beam == 1 else decoder
         with torch.inference_mode():
-            once = partial(all_products, encoder, weights, output, read, step, length)
+            once = partial(all_products, encoder, [*decoder, output], read, step, length)
             figures[f"{batch}x{beam}"] = rate(once, batch * length, job["seconds"])
     return figures
 
 
 def all_products(
-    encoder: list[torch.Tensor],
-    decoder: list[torch.Tensor],
-    output: Product,
+    encoder: list[Product],
+    decoder: list[Product],
     read: dict[int, torch.Tensor],
     step: dict[int, torch.Tensor],
     length: int,
 ) -> None:
     """Every product of one search: the source's once, then those of all steps; vectors by their width."""
     for each in encoder:
-        torch.mm(read[each.size(1)], each.t())
+        each.forward(read[each.parts[0].size(1)])
     for _ in range(length):
         for each in decoder:
-            times(each, step[each.size(1)])
-        output.forward(step[output.weight.size(1)])
+            each.forward(step[each.parts[0].size(1)])
 
 
 def product_sizes(shape: Shape) -> tuple[list[tuple[int, int]], ...]:
