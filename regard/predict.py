@@ -47,6 +47,7 @@ class Predictor:
         self.longest = min(longest, engine.limit or longest)  # source tokens, EOS counted
         self.about = about  # the model's config.json
         self.counts: Counter[str] = Counter()
+        self.watch: Callable[[int], None] | None = None  # is told how many more parts of texts are done
         self._counting = Lock()  # several callers may search at a time
 
     def close(self) -> None:
@@ -112,7 +113,7 @@ class Predictor:
     def _search(
         self, parts: list[Passage], options: Search, prefixes: list[list[int]] | None, seeds: list[int], align: bool
     ) -> list[list[Hypothesis]]:
-        def find(rows: list[int]) -> tuple[list[list[Hypothesis]], Counter[str]]:
+        def find(rows: list[int]) -> list[list[Hypothesis]]:
             counts: Counter[str] = Counter()  # of this batch: several may be worked on at a time
             outputs = self.engine.search(
                 [parts[row].ids for row in rows],
@@ -124,14 +125,16 @@ class Predictor:
                 [self._finish(parts[row], hypothesis, align, counts) for hypothesis in hypotheses]
                 for row, hypotheses in zip(rows, outputs, strict=True)
             ]
-            return finished, counts
+            with self._counting:
+                self.counts.update(counts)
+                if self.watch:
+                    self.watch(len(rows))
+            return finished
 
         results: list[list[Hypothesis]] = [[] for _ in parts]
         width = options.candidates
         batches = length_batches([len(part.ids) for part in parts], max(1, options.batch_tokens // width))
-        for rows, (found, counts) in zip(batches, in_parallel(find, batches, self.engine.workers), strict=True):
-            with self._counting:
-                self.counts.update(counts)
+        for rows, found in zip(batches, in_parallel(find, batches, self.engine.workers), strict=True):
             for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
         return results

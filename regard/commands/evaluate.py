@@ -4,9 +4,11 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.commands.options import (
     add_device,
@@ -32,6 +34,9 @@ from regard.evaluation import (
 )
 from regard.metrics import METRICS, find_metric, paired_bootstrap
 from regard.recipe import locate_corpus
+
+if TYPE_CHECKING:
+    from regard.predict import Predictor
 
 EPILOGUE = """\
 examples:
@@ -151,7 +156,8 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
     search = check_search(predictor.search, search_options(arguments) | {"nbest": 1})
     kinds = predictor.task.options
     names = metric_names(arguments, default_metrics(kinds))
-    result, texts = evaluate(predictor, pairs, search, names, arguments.samples)
+    with showing(predictor, len(pairs)):
+        result, texts = evaluate(predictor, pairs, search, names, arguments.samples)
     if arguments.against:
         tokenised = list(map(moses_tokeniser(kinds), other))
         result["comparison"] = compare(names, texts, {"": other, "tokenised_bleu": tokenised}, arguments.samples)
@@ -163,6 +169,24 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
         about["model"] = {key: predictor.about.get(key) for key in ("name", "model", "parameters", "training")}
         save(Path(arguments.save), texts, {**about, **result})
     return result
+
+
+@contextmanager
+def showing(predictor: "Predictor", lines: int) -> Iterator[None]:
+    """Tell on stderr how far a long evaluation is."""
+    from regard.training.progress import Progress
+
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done = min(done + more, lines)  # a long line is translated in several parts
+        progress.advance(done, more)
+
+    with Progress() as progress:
+        progress.begin(0, lines, "line")
+        predictor.watch = advance
+        yield
 
 
 def compare(names: list[str], texts: Texts, others: dict[str, list[str]], samples: int) -> dict[str, Any]:

@@ -73,7 +73,9 @@ def make_options(arguments: argparse.Namespace, more_overrides: Sequence[str] = 
 
     valid, rest = divide(arguments.valid or [])
     test, more = divide(getattr(arguments, "test", None) or [])
-    files, overrides = divide([*arguments.what, *rest, *more, *more_overrides])
+    recipes = [] if arguments.what else [name for name in valid if name.endswith(".toml")]  # behind --valid FILE
+    valid = [name for name in valid if name not in recipes]
+    files, overrides = divide([*arguments.what, *recipes, *rest, *more, *more_overrides])
     for name in ("seed", "threads"):
         if (value := getattr(arguments, name, None)) is not None:
             overrides.append(f"{name}={value}")

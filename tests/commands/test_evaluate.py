@@ -1,8 +1,13 @@
 """`regard evaluate`: models and files against references, compared, by length, and kept."""
 
 import json
+from functools import partial
 
 import pytest
+
+import regard
+from regard.commands import evaluate
+from regard.training import progress
 
 
 @pytest.fixture
@@ -38,6 +43,16 @@ def test_a_model_with_everything(shop, call, files):
                  "--metrics", "exact_match,wer", "--json")  # fmt: skip
     rescored = json.loads(again.out)["scores"]
     assert rescored["wer"]["value"] == result["scores"]["wer"]["value"]
+
+
+def test_a_long_evaluation_tells_how_far_it_is(shop, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "Progress", partial(progress.Progress, every=0))
+    model = regard.load(shop / "transformer")
+    with evaluate.showing(model, 3):
+        model.translate(["a b", "", "c"], batch_tokens=1, maximum_length=2, method="greedy")
+    told = capsys.readouterr().err
+    assert "line 1/3" in told
+    assert "line 2/3" in told
 
 
 def test_bleu_is_printed_with_its_kind(shop, call, files):

@@ -222,6 +222,9 @@ def test_validation_files_and_overrides_behind_them(call, shop, tmp_path):
     assert done.code == 0, done.err
     facts = json.loads((tmp_path / "run" / "data" / "prepared.json").read_text())["facts"]
     assert (facts["train"]["pairs"], facts["valid"]["pairs"]) == (200, 30)
+    done = call("train", "-o", "second", "--valid", shop / "test.tsv", shop / "tiny.toml", *SHORT)
+    assert done.code == 0, done.err
+    assert load_run(tmp_path / "second" / "run.toml").data == load_run(tmp_path / "run" / "run.toml").data
     (tmp_path / "here.tsv").write_bytes((shop / "test.tsv").read_bytes())
     done = call("train", shop / "tiny.toml", "-o", "third", "data.valid=here.tsv", *SHORT)
     assert done.code == 0, done.err
