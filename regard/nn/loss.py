@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.nn.product import add_outer, multiply
+from regard.nn.product import GRAIN, add_outer, multiply
 
 BITS = 1 / math.log(2)  # e^z = 2^(BITS z)
 SAFE = 70.0  # e^±70, and the sum of a million of them, are normal float32
@@ -60,6 +60,7 @@ class _ChunkedLoss(torch.autograd.Function):
         weight_gradient = torch.zeros_like(weight) if learn else None
         bias_gradient = torch.zeros_like(bias) if learn and bias is not None else None
         chunk = max(1, CHUNK // len(weight))
+        chunk -= chunk % GRAIN if chunk > GRAIN else 0
         is_safe = hidden.device.type == "cpu" and largest_logit(hidden, weight, bias) < SAFE  # elsewhere one would wait
         for start in range(0, len(hidden), chunk):
             part = slice(start, start + chunk)

@@ -6,6 +6,9 @@ Torch asks MKL for them, which leaves the widest vector units of AMD's processor
 brings too, takes less than half of the time for the same float32 sums. Torch has it under private names, which its own
 compiler uses. (There is a setting for all products at once, but it reaches those inside the attention kernel, which are
 so small that they get many times slower.) Small products stay with MKL, whose calls cost less; so do other processors.
+
+oneDNN writes code for each size of a product and keeps that of the last thousand. Batches are of ever other sizes, so
+vectors are filled up to a multiple of GRAIN; those of a gradient of weights that are left over go to MKL.
 """
 
 from functools import cache
@@ -19,6 +22,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 LARGE = 2**20  # multiplications from which a call of oneDNN costs less than it saves
+GRAIN = 64  # rows
 CPU_FACTS = Path("/proc/cpuinfo")
 
 
@@ -42,24 +46,31 @@ def multiply(
     x: Float[Tensor, "M K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"] | None = None
 ) -> Float[Tensor, "M N"]:
     """x Wᵀ + b, for gradients that are made by hand."""
-    if is_wide(x, x.numel() * len(weight)):
-        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return F.linear(x, weight, bias)
+    if not is_wide(x, x.numel() * len(weight)):
+        return F.linear(x, weight, bias)
+    rows, more = len(x), -len(x) % GRAIN
+    return by_onednn(F.pad(x, (0, 0, 0, more)) if more else x, weight, bias)[:rows]
 
 
-def add_outer(total: Float[Tensor, "N K"], gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]) -> None:
-    """Add ∂yᵀ x to `total`, in place."""
-    if is_wide(x, x.numel() * gradient.size(1)):
-        total.add_(outer(gradient, x))
-    else:
-        total.addmm_(gradient.t(), x)
+def by_onednn(x: Float[Tensor, "M K"], weight: Tensor, bias: Tensor | None = None) -> Float[Tensor, "M N"]:
+    """x Wᵀ + b; the weight may be packed."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 def outer(gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]) -> Float[Tensor, "N K"]:
-    """∂yᵀ x, the gradient of a weight; it may be stored turned."""
-    if gradient.size(1) > x.size(1):  # faster by up to 1.4 with the longer side inside
-        return multiply(x.t(), gradient.t()).t()
-    return multiply(gradient.t(), x.t())
+    """∂yᵀ x, the gradient of a weight."""
+    return add_outer(x.new_zeros(gradient.size(1), x.size(1)), gradient, x)
+
+
+def add_outer(total: Float[Tensor, "N K"], gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]) -> Tensor:
+    """Add ∂yᵀ x to `total`, in place."""
+    whole = len(x) - len(x) % GRAIN
+    if whole and is_wide(x, x.numel() * gradient.size(1)):
+        first, second = gradient[:whole].t(), x[:whole].t()
+        is_long = len(first) > len(second)  # faster by up to 1.4 with the longer side inside
+        total.add_(by_onednn(second, first).t() if is_long else by_onednn(first, second))
+        gradient, x = gradient[whole:], x[whole:]
+    return total.addmm_(gradient.t(), x) if len(x) else total
 
 
 def pack(weight: Float[Tensor, "N K"], anywhere: bool = False) -> Tensor:
@@ -98,6 +109,6 @@ class _Product(torch.autograd.Function):
         of_x, of_weight, of_bias = context.needs_input_grad
         return (
             multiply(gradient, weight.t()) if of_x else None,
-            outer(gradient, x).contiguous() if of_weight else None,
+            outer(gradient, x) if of_weight else None,
             gradient.sum(0) if of_bias else None,
         )

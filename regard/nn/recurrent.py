@@ -42,7 +42,7 @@ class _Once(torch.autograd.Function):
     def backward(context: Any, _: None) -> tuple[Tensor, None]:  # type: ignore[override]
         inputs, gradients = (torch.cat(rows) for rows in zip(*context.uses, strict=True))
         context.uses.clear()
-        return outer(gradients, inputs).contiguous(), None
+        return outer(gradients, inputs), None
 
 
 class _Use(torch.autograd.Function):
