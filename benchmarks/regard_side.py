@@ -132,7 +132,7 @@ def products(job: Job) -> Figures:
     shape, length = SHAPES[job["shape"]], job["length"]
     keep_memory()
     encoder, decoder, (output,) = (
-        [Product.of(torch.randn(*size), None) for size in sizes] for sizes in product_sizes(shape)
+        [Product.of(torch.randn(*size), None, anywhere=True) for size in sizes] for sizes in product_sizes(shape)
     )
     figures: Figures = {}
     for batch, beam in job["cases"]:
@@ -154,10 +154,10 @@ def all_products(
 ) -> None:
     """Every product of one search: the source's once, then those of all steps; vectors by their width."""
     for each in encoder:
-        each.forward(read[each.parts[0].size(1)])
+        each.forward(read[each.weight.size(1)])
     for _ in range(length):
         for each in decoder:
-            each.forward(step[each.parts[0].size(1)])
+            each.forward(step[each.weight.size(1)])
 
 
 def product_sizes(shape: Shape) -> tuple[list[tuple[int, int]], ...]:

@@ -91,7 +91,7 @@ class NativeEngine:
     @cached_property
     def _laid_out(self) -> list[tuple[Any, Product]]:
         """The layers and the output layer of each model as a search reads them, word by word."""
-        return [(model.lay_out(), Product.of(*model.output_weights())) for model in self.words]
+        return [(model.lay_out(), Product.of(*model.output_weights(), anywhere=True)) for model in self.words]
 
     @cached_property
     def _all_at_once(self) -> Any:

@@ -13,7 +13,7 @@ positions.
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -104,17 +104,18 @@ class Sight(NamedTuple):
 class Layers:
     """The layers of a decoder, made ready for single steps."""
 
-    weights: list[list[Tensor]]  # of each layer, as `weights_of` names them
-    alone: list[list[Tensor]]  # the same weights, stored for a single row
+    products: list[list["Product"]]  # of each layer, as `products_of` names them
+    norms: list[list[Tensor]]  # weights and biases of the layer norms of each layer
     attentions: list[Attention]
     pre: bool  # layer norm before a part, not after it
     activation: str
     epsilon: float  # of the layer norms
+    chosen: dict[int, list[list[list[Tensor]]]] = field(default_factory=dict)  # by the number of rows
 
     @classmethod
     def of(cls, layers: Sequence[nn.Module]) -> "Layers | None":
         """Layers with the usual parts; None if they have parts that are not known here."""
-        weights, attentions, kinds = [], [], set()
+        products, scales, attentions, kinds = [], [], [], set()
         for layer in layers:
             own, cross, forward, *around = (getattr(layer, name, None) for name in PARTS)
             if type(cross) is not MultiHead or not isinstance(forward, FeedForward):
@@ -125,12 +126,19 @@ class Layers:
             norms = [each.norm for each in residuals if isinstance(each.norm, nn.LayerNorm)]
             if len(norms) != len(around):
                 return None
-            weights.append(weights_of(own, cross, forward, norms))
+            products.append(products_of(own, cross, forward))
+            scales.append([each for norm in norms for each in (norm.weight, norm.bias)])
             attentions += [own, cross]
             kinds.add((residuals[0].pre, forward.activation, norms[0].eps))
         (pre, activation, epsilon), *others = kinds
-        alone = [[for_one_row(each) for each in own] for own in weights]
-        return None if others else cls(weights, alone, attentions, pre, activation, epsilon)
+        return None if others else cls(products, scales, attentions, pre, activation, epsilon)
+
+    def weights(self, rows: int) -> list[list[list[Tensor]]]:
+        """What so many rows are multiplied with, and the layer norms, of each layer."""
+        if rows not in self.chosen:
+            pairs = zip(self.products, self.norms, strict=True)
+            self.chosen[rows] = [[*(each.parts(rows) for each in products), norms] for products, norms in pairs]
+        return self.chosen[rows]
 
     @property
     def watched(self) -> bool:
@@ -151,37 +159,43 @@ class Stepper:
         """What the layers make of the next position, and the stepper to go on with."""
         past, layers = self.past.open(), self.layers
         places = past.pairs, past.seen, past.length, up(past.length)
-        weights = layers.alone if len(x) == 1 else layers.weights
-        x = scripted(all_layers)(x, weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
+        x = scripted(all_layers)(
+            x, layers.weights(len(x)), *places, *self.sight, layers.pre, layers.activation, layers.epsilon
+        )
         return x, replace(self, past=past, position=self.position + 1)
 
 
 @dataclass(frozen=True)
 class Product:
-    """A large weight for products with any number of rows, for as long as it does not change."""
+    """A weight for products with any number of rows, for as long as it does not change."""
 
-    parts: list[Tensor]  # the weight [V,D], the same as oneDNN reads it where torch has that, the bias if there is one
-    alone: list[Tensor]  # the same for a single row
+    weight: Float[Tensor, "V D"]
+    alone: Float[Tensor, "V D"]  # the same for a single row
+    packed: Tensor  # the same as oneDNN reads it, where that is used
+    bias: Float[Tensor, " V"] | None
 
     @classmethod
     @torch.no_grad()
-    def of(cls, weight: Float[Tensor, "V D"], bias: Float[Tensor, " V"] | None) -> "Product":
-        """From weight and bias."""
-        rest = [pack(weight, anywhere=True), *([] if bias is None else [bias])]
-        return cls([weight.contiguous(), *rest], [for_one_row(weight), *rest])
+    def of(cls, weight: Float[Tensor, "V D"], bias: Float[Tensor, " V"] | None, anywhere: bool = False) -> "Product":
+        """From weight and bias; packed where oneDNN is the faster library, or wherever it is."""
+        return cls(weight.contiguous(), for_one_row(weight), pack(weight, anywhere), bias)
+
+    def parts(self, rows: int) -> list[Tensor]:
+        """The form of the weight that suits so many rows, and the bias if there is one."""
+        weight = self.packed if rows * self.weight.numel() >= WIDE else self.alone if rows == 1 else self.weight
+        return [weight] if self.bias is None else [weight, self.bias]
 
     def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """Weight times each row, with the bias."""
-        return times(self.alone if len(x) == 1 else self.parts, x).t()
+        return times(self.parts(len(x)), x).t()
 
 
-def weights_of(own: SelfAttention, cross: MultiHead, forward: FeedForward, norms: Sequence[Any]) -> list[Tensor]:
-    """Weights [out, in], the same packed, and biases of six products; then those of three layer norms."""
+def products_of(own: SelfAttention, cross: MultiHead, forward: FeedForward) -> list[Product]:
+    """Queries, keys and values in one; what comes out; the same for the memory; the two of the feed-forward."""
     heads = own.heads
     both = (by_heads(own.query.weight, own.memory.weight, heads), by_heads(own.query.bias, own.memory.bias, heads))
-    products = ((each.weight, each.bias) for each in (own.out, cross.query, cross.out, forward.inner, forward.outer))
-    each_way = (part for weight, bias in (both, *products) for part in (weight.contiguous(), pack(weight), bias))
-    return [*each_way, *(each for norm in norms for each in (norm.weight, norm.bias))]
+    others = ((each.weight, each.bias) for each in (own.out, cross.query, cross.out, forward.inner, forward.outer))
+    return [Product.of(weight, bias) for weight, bias in (both, *others)]
 
 
 def by_heads(query: Tensor, memory: Tensor, heads: int) -> Tensor:
@@ -191,9 +205,7 @@ def by_heads(query: Tensor, memory: Tensor, heads: int) -> Tensor:
 
 def for_one_row(weight: Tensor) -> Tensor:
     """The same weight [out, in], stored along its longer side: so a product with a single row reads it fastest."""
-    if weight.is_mkldnn or weight.dim() < 2 or weight.size(0) <= weight.size(1):
-        return weight
-    return weight.t().contiguous().t()
+    return weight.t().contiguous().t() if weight.size(0) > weight.size(1) else weight
 
 
 def up(number: int) -> int:
@@ -206,7 +218,7 @@ def up(number: int) -> int:
 
 def all_layers(
     x: Tensor,  # [N,D]
-    weights: list[list[Tensor]],
+    weights: list[list[list[Tensor]]],
     pairs: Tensor,  # [Y,2,B,H,C,d]
     seen: Tensor,  # [B,K,C]
     length: int,  # places with the new ones
@@ -224,8 +236,8 @@ def all_layers(
     seen[:, :, length - beams : length].diagonal(0, 1, 2).zero_()  # each beam sees its own new place
     bias = seen[:, None, :, :total].expand(sentences, heads, beams, total).reshape(-1, beams, total)
     for number, own in enumerate(weights):
-        into, out, ask, tell, inner, outer = own[:3], own[3:6], own[6:9], own[9:12], own[12:15], own[15:18]
-        weight, shift, weight_2, shift_2, weight_3, shift_3 = own[18:]
+        into, out, ask, tell, inner, outer, norms = own
+        weight, shift, weight_2, shift_2, weight_3, shift_3 = norms
         room = pairs[number]
         known = number % len(keys)
         # self-attention
@@ -247,16 +259,15 @@ def all_layers(
     return x
 
 
-def times(product: list[Tensor], x: Tensor, wide: int = WIDE, many: int = MANY) -> Tensor:
-    """Weight [V,D] times the rows of x [N,D] as columns → [V,N]; given are the weight, the same packed, and a bias.
+def times(product: list[Tensor], x: Tensor, many: int = MANY) -> Tensor:
+    """Weight [V,D] times the rows of x [N,D] as columns → [V,N]; given are the weight and a bias, or none.
 
     With few rows, and weights that are not in the cache, torch does it this way up to three times as fast as x times
     the turned weight; with many rows vectors stay rows, which costs less in all that comes after.
     """
-    weight, packed = product[0], product[1]
-    bias = product[2] if len(product) > 2 else None
-    if packed.is_mkldnn and x.numel() * weight.size(0) >= wide:
-        return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "").t()
+    weight, bias = product[0], product[1] if len(product) > 1 else None
+    if weight.is_mkldnn:
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "").t()
     columns = torch.mm(weight, x.t()) if x.size(0) < many else torch.mm(x, weight.t()).t()
     return columns if bias is None else columns.add_(bias[:, None])
 

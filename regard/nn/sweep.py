@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
+from regard.nn.product import GRAIN
 from regard.nn.product import LARGE as WIDE
 from regard.nn.product import pack as packed_weight
 from regard.nn.self_attention import PositionalAttention, SelfAttention
@@ -37,7 +38,7 @@ class Stack:
     """Layers made ready for a sweep, for as long as no weight changes."""
 
     parts: list[str]  # what each part is, through all layers
-    weights: list[list[Tensor]]  # of each part: those of its products, then those of its layer norm
+    weights: list[list[list[Tensor]]]  # of each part: those of its products, then those of its layer norm
     attentions: list[Attention]
     heads: int
     pre: bool  # layer norm before a part, not after it
@@ -56,7 +57,7 @@ class Stack:
         norms = [around.norm for _, around in pairs]
         return cls(
             [kind_of(part) or "" for part, _ in pairs],
-            [[*weights_of(part), around.norm.weight, around.norm.bias] for part, around in pairs],
+            [[*weights_of(part), [around.norm.weight, around.norm.bias]] for part, around in pairs],
             attentions,
             attentions[0].heads if attentions else 1,
             pairs[0][1].pre,
@@ -128,8 +129,8 @@ def is_usual(around: nn.Module) -> bool:
 
 
 @torch.no_grad()
-def weights_of(part: Any) -> list[Tensor]:
-    """What the products of a part need."""
+def weights_of(part: Any) -> list[list[Tensor]]:
+    """What each product of a part needs."""
     if isinstance(part, FeedForward):
         products = [(each.weight, each.bias) for each in (part.inner, part.outer)]
     else:
@@ -140,7 +141,7 @@ def weights_of(part: Any) -> list[Tensor]:
         elif isinstance(part, PositionalAttention):
             asked = [join(asked[0], (keys, key_bias)), (values, value_bias)]
         products = [*asked, (part.out.weight, part.out.bias)]
-    return [each for product in products for each in each_way(*product)]
+    return [each_way(weight, bias) for weight, bias in products]
 
 
 def each_way(weight: Tensor, bias: Tensor) -> list[Tensor]:
@@ -177,7 +178,7 @@ def all_parts(
     length: int,
     real: Tensor | None,  # [R]
     parts: list[str],
-    weights: list[list[Tensor]],
+    weights: list[list[list[Tensor]]],
     bias: Tensor | None,  # [N·H,1,T]
     alone: Tensor,  # [N] where a row has but one position
     places: Tensor,  # [T,D]
@@ -194,22 +195,22 @@ def all_parts(
     others: Tensor | None = None
     for number, part in enumerate(parts):
         own = weights[number]
-        weight, shift = own[-2], own[-1]
+        weight, shift = own[-1]
         y = norm(x, weight, shift, epsilon) if pre else x
         if part == "forward":
-            y = activate(affine(own[:3], y), activation)
+            y = activate(affine(own[0], y), activation)
         elif part == "places":
-            query, key = split(affine(own[:3], places), 1, length, 2 * heads).chunk(2, 1)
-            value = spread(affine(own[3:6], y), real, rows * length)
+            query, key = split(affine(own[0], places), 1, length, 2 * heads).chunk(2, 1)
+            value = spread(affine(own[1], y), real, rows * length)
             y = pack(mix(query, key, split(value, rows, length, heads), bias), real)
         elif part == "memory":
             key, value = keys[looks], values[looks]
             looks += 1
-            query = spread(affine(own[:3], y), real, rows * length)
+            query = spread(affine(own[0], y), real, rows * length)
             query = split(query, key.size(0), query.size(0) // key.size(0), heads)
             y = pack(mix(query, key, value, hidden), real)
         else:
-            all_three = spread(affine(own[:3], y), real, rows * length)
+            all_three = spread(affine(own[0], y), real, rows * length)
             query, key, value = split(all_three, rows, length, 3 * heads).chunk(3, 1)
             if part == "others":
                 if others is None:
@@ -222,16 +223,18 @@ def all_parts(
             else:
                 y = mix(query, key, value, bias)
             y = pack(y, real)
-        y = affine(own[-5:-2], y).add_(x)
+        y = affine(own[-2], y).add_(x)
         x = y if pre else norm(y, weight, shift, epsilon)
     return x
 
 
-def affine(product: list[Tensor], x: Tensor, wide: int = WIDE) -> Tensor:
+def affine(product: list[Tensor], x: Tensor, wide: int = WIDE, grain: int = GRAIN) -> Tensor:
     """Rows of x [N,K] times a weight [K,V], given with its packed form and its bias → [N,V]."""
     weight, packed, bias = product
+    rows = x.size(0)
     if packed.is_mkldnn and x.numel() * weight.size(1) >= wide:
-        return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+        x = F.pad(x, [0, 0, 0, -rows % grain]) if rows % grain else x
+        return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")[:rows]
     return torch.addmm(bias, x, weight)
 
 

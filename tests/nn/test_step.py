@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.models.transformer import DecoderLayer, Transformer
-from regard.nn import product
+from regard.nn import product as products
 from regard.nn import step as short
 from regard.nn.product import pack
 from regard.nn.step import GRAIN, Layers, Past, Sight, Stepper
@@ -60,22 +60,20 @@ def test_step_by_step_is_the_layers(norm, activation):
 def test_other_parts_have_no_steps(options):
     assert Layers.of([make_layer(**options)]) is None
     assert Layers.of([make_layer(), make_layer(**options)]) is None
-    assert len(Layers.of([make_layer(), make_layer()]).weights) == 2
+    assert len(Layers.of([make_layer(), make_layer()]).products) == 2
 
 
 def test_layers_that_differ_have_no_steps():
     assert Layers.of([make_layer(), make_layer(norm="post")]) is None
 
 
-@pytest.mark.parametrize("wide", [0, short.WIDE], ids=["packed", "plain"])
 @pytest.mark.parametrize("rows", [1, 2, short.MANY - 1, short.MANY])
-def test_products_of_few_and_of_many_rows(rows, wide):
+def test_products_of_few_and_of_many_rows(rows):
     torch.manual_seed(1)
     weight, bias, x = torch.randn(7, 5), torch.randn(7), torch.randn(rows, 5)
-    packed = pack(weight, anywhere=True)
-    for stored in (weight, short.for_one_row(weight)):
-        torch.testing.assert_close(short.times([stored, packed], x, wide), (x @ weight.t()).t())
-        torch.testing.assert_close(short.times([stored, packed, bias], x, wide), (x @ weight.t() + bias).t())
+    for stored in (weight, short.for_one_row(weight), pack(weight, anywhere=True)):
+        torch.testing.assert_close(short.times([stored], x), (x @ weight.t()).t())
+        torch.testing.assert_close(short.times([stored, bias], x), (x @ weight.t() + bias).t())
 
 
 def test_for_a_single_row_a_weight_is_stored_along_its_longer_side():
@@ -85,18 +83,21 @@ def test_for_a_single_row_a_weight_is_stored_along_its_longer_side():
     assert short.for_one_row(weight.t().contiguous()).is_contiguous()
 
 
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("rows", [1, 2, short.MANY])
-def test_a_large_product_is_the_same_packed_and_plain(rows, packed, monkeypatch):
+@pytest.mark.parametrize("with_onednn", [True, False])
+def test_a_weight_has_a_form_for_each_number_of_rows(with_onednn, monkeypatch):
     torch.manual_seed(1)
-    weight, bias, x = torch.randn(short.WIDE // 8, 8), torch.randn(short.WIDE // 8), torch.randn(rows, 8)
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: packed)
-    for each, wanted in [
-        (short.Product.of(weight, bias), x @ weight.t() + bias),
-        (short.Product.of(weight, None), x @ weight.t()),
+    weight, bias = torch.randn(short.WIDE // 32, 8), torch.randn(short.WIDE // 32)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: with_onednn)
+    for product, wanted in [
+        (short.Product.of(weight, bias, anywhere=True), lambda x: x @ weight.t() + bias),
+        (short.Product.of(weight, None, anywhere=True), lambda x: x @ weight.t()),
     ]:
-        assert each.parts[1].is_mkldnn == packed
-        torch.testing.assert_close(each.forward(x), wanted)
+        assert product.parts(1)[0].t().is_contiguous(), "along its longer side"
+        assert product.parts(3)[0].is_contiguous()
+        assert product.parts(4)[0].is_mkldnn == with_onednn
+        for rows in (1, 3, 4, short.MANY):
+            x = torch.randn(rows, 8)
+            torch.testing.assert_close(product.forward(x), wanted(x))
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no oneDNN")
@@ -108,9 +109,9 @@ def test_steps_with_packed_weights_are_those_with_plain_ones(monkeypatch):
     projected = [layer.cross_attention.project(memory) for layer in layers]
     found = []
     for wider in (False, True):
-        monkeypatch.setattr(product, "has_wider_units", lambda wider=wider: wider)
+        monkeypatch.setattr(products, "has_wider_units", lambda wider=wider: wider)
         steps = Layers.of(layers)
-        assert steps.weights[0][1].is_mkldnn == wider
+        assert steps.weights(64)[0][0][0].is_mkldnn == wider
         stepper = Stepper(steps, Past.empty(2, 64, HEADS, 128 // HEADS, memory), Sight.of(projected, mask))
         first, stepper = stepper.forward(x)
         found.append(torch.stack([first, stepper.forward(first)[0]]))

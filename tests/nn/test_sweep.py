@@ -61,7 +61,7 @@ def test_packed_weights_make_the_same_as_plain_ones(monkeypatch):
         monkeypatch.setattr(product, "has_wider_units", lambda wider=wider: wider)
         stack = Stack.of(layers, ENCODER)
         assert stack is not None
-        assert stack.weights[0][1].is_mkldnn == wider
+        assert stack.weights[0][0][1].is_mkldnn == wider
         found.append(stack.forward(x, mask)[mask])
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 
