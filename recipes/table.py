@@ -21,7 +21,8 @@ LANGUAGES = ["arm", "bul", "fre", "geo", "gre", "hin", "hun", "ice", "kor", "lit
 ABOUT: dict[str, tuple[str, str, str]] = {
     "multi30k/transformer": ("Multi30k, English to German", "tokenised_bleu", "41.02 (Wu et al. 2021)"),
     "multi30k/fast": ("the same in less time", "tokenised_bleu", "–"),
-    "multi30k/student": ("the same, distilled from the row above", "tokenised_bleu", "–"),
+    "multi30k/self-taught": ("the same, going on with what it says itself", "tokenised_bleu", "–"),
+    "multi30k/student": ("the same, smaller, distilled from fast", "tokenised_bleu", "–"),
     "multi30k/rnn": ("the same, RNN with additive attention", "tokenised_bleu", "–"),
     "zero/multi30k": ("the same, raw text, no configuration", "tokenised_bleu", "–"),
     "lineage/1-rnn": ("Multi30k, German to English: RNN with a fixed context", "tokenised_bleu", "–"),
