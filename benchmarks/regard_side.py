@@ -24,7 +24,7 @@ from regard.data.loader import Loader
 from regard.engine.native import make_engine
 from regard.memory import keep_memory
 from regard.models.base import build_model
-from regard.nn.step import Product
+from regard.nn.product import Product
 from regard.pipeline import carry_out, check_options, settle
 from regard.pipeline import train as train_run
 from regard.prepare import open_prepared

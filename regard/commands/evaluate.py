@@ -186,7 +186,10 @@ def showing(predictor: "Predictor", lines: int) -> Iterator[None]:
     with Progress() as progress:
         progress.begin(0, lines, "line")
         predictor.watch = advance
-        yield
+        try:
+            yield
+        finally:
+            predictor.watch = None
 
 
 def compare(names: list[str], texts: Texts, others: dict[str, list[str]], samples: int) -> dict[str, Any]:

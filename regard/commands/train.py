@@ -73,9 +73,10 @@ def make_options(arguments: argparse.Namespace, more_overrides: Sequence[str] = 
 
     valid, rest = divide(arguments.valid or [])
     test, more = divide(getattr(arguments, "test", None) or [])
-    recipes = [] if arguments.what else [name for name in valid if name.endswith(".toml")]  # behind --valid FILE
-    valid = [name for name in valid if name not in recipes]
-    files, overrides = divide([*arguments.what, *recipes, *rest, *more, *more_overrides])
+    files, overrides = divide([*arguments.what, *rest, *more, *more_overrides])
+    if not files:  # the recipe may stand behind --valid FILE or --test FILE
+        files = [name for name in [*valid, *test] if name.endswith(".toml")]
+        valid, test = ([name for name in names if name not in files] for names in (valid, test))
     for name in ("seed", "threads"):
         if (value := getattr(arguments, name, None)) is not None:
             overrides.append(f"{name}={value}")

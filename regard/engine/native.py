@@ -21,7 +21,7 @@ from regard.errors import ConfigError, ModelError
 from regard.memory import keep_memory
 from regard.models.base import Autoregressive, Model, build_model, select_rows, shift_right
 from regard.models.parallel import Parallel, Refining
-from regard.nn.step import Product
+from regard.nn.product import Product
 from regard.search.beam import beam_search
 from regard.search.filters import Decoder, Request
 from regard.search.parallel import Filler, parallel_search, trace

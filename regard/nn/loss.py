@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.nn.product import GRAIN, add_outer, multiply
+from regard.nn.product import ROWS, add_weight_gradient, multiply
 
 BITS = 1 / math.log(2)  # e^z = 2^(BITS z)
 SAFE = 70.0  # e^±70, and the sum of a million of them, are normal float32
@@ -59,8 +59,7 @@ class _ChunkedLoss(torch.autograd.Function):
         hidden_gradient = torch.empty_like(hidden) if learn else None
         weight_gradient = torch.zeros_like(weight) if learn else None
         bias_gradient = torch.zeros_like(bias) if learn and bias is not None else None
-        chunk = max(1, CHUNK // len(weight))
-        chunk -= chunk % GRAIN if chunk > GRAIN else 0
+        chunk = max(ROWS, CHUNK // len(weight) // ROWS * ROWS)
         is_safe = hidden.device.type == "cpu" and largest_logit(hidden, weight, bias) < SAFE  # elsewhere one would wait
         for start in range(0, len(hidden), chunk):
             part = slice(start, start + chunk)
@@ -79,7 +78,7 @@ class _ChunkedLoss(torch.autograd.Function):
             if hidden_gradient is None or weight_gradient is None:
                 continue
             torch.div(multiply(powers, weight.t()), total, out=hidden_gradient[part])
-            add_outer(weight_gradient, powers, rows / total)
+            add_weight_gradient(weight_gradient, powers, rows / total)
             if bias_gradient is not None:
                 bias_gradient.addmv_(powers.t(), 1 / total[:, 0])
         if hidden_gradient is not None and weight_gradient is not None:

@@ -3,14 +3,15 @@
     y = x Wᵀ + b        ∂x = ∂y W        ∂W = ∂yᵀ x        ∂b = Σ ∂y
 
 Torch asks MKL for them, which leaves the widest vector units of AMD's processors idle: there oneDNN, which torch
-brings too, takes less than half of the time for the same float32 sums. Torch has it under private names, which its own
+brings too, takes half of the time for the same float32 sums. Torch has it under private names, which its own
 compiler uses. (There is a setting for all products at once, but it reaches those inside the attention kernel, which are
 so small that they get many times slower.) Small products stay with MKL, whose calls cost less; so do other processors.
 
 oneDNN writes code for each size of a product and keeps that of the last thousand. Batches are of ever other sizes, so
-vectors are filled up to a multiple of GRAIN; those of a gradient of weights that are left over go to MKL.
+vectors are filled up to a multiple of ROWS; those of a gradient of weights that are left over go to MKL.
 """
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 LARGE = 2**20  # multiplications from which a call of oneDNN costs less than it saves
-GRAIN = 64  # rows
+FEW, ROWS = 8, 64  # a product has a multiple of ROWS rows, with fewer of FEW; with fewer than that it is MKL's
+MANY = 96  # rows from which MKL's product is done by rows, where the weight does not change
 CPU_FACTS = Path("/proc/cpuinfo")
 
 
@@ -37,19 +39,23 @@ def has_wider_units() -> bool:
         return False
 
 
-def is_wide(x: Tensor, multiplications: int) -> bool:
-    """Whether a product with x of so many multiplications is one for oneDNN."""
-    return multiplications >= LARGE and x.dtype == torch.float32 and x.device.type == "cpu" and has_wider_units()
+def is_wide(x: Tensor, outputs: int) -> bool:
+    """Whether a product that makes so many outputs of each row of x is one for oneDNN."""
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+        return False
+    rows = x.numel() // max(1, x.size(-1))
+    return rows >= FEW and x.numel() * outputs >= LARGE and x.dtype == torch.float32 and has_wider_units()
 
 
 def multiply(
     x: Float[Tensor, "M K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"] | None = None
 ) -> Float[Tensor, "M N"]:
     """x Wᵀ + b, for gradients that are made by hand."""
-    if not is_wide(x, x.numel() * len(weight)):
+    if not is_wide(x, len(weight)):
         return F.linear(x, weight, bias)
-    rows, more = len(x), -len(x) % GRAIN
-    return by_onednn(F.pad(x, (0, 0, 0, more)) if more else x, weight, bias)[:rows]
+    rows, more = len(x), -len(x) % (ROWS if len(x) >= ROWS else FEW)
+    y = by_onednn(F.pad(x, (0, 0, 0, more)) if more else x, weight, bias)
+    return y.resize_(rows, len(weight)) if more else y  # not a view of it, which nobody could change in place
 
 
 def by_onednn(x: Float[Tensor, "M K"], weight: Tensor, bias: Tensor | None = None) -> Float[Tensor, "M N"]:
@@ -57,28 +63,70 @@ def by_onednn(x: Float[Tensor, "M K"], weight: Tensor, bias: Tensor | None = Non
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-def outer(gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]) -> Float[Tensor, "N K"]:
-    """∂yᵀ x, the gradient of a weight."""
-    return add_outer(x.new_zeros(gradient.size(1), x.size(1)), gradient, x)
+def weight_gradient(gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]) -> Float[Tensor, "N K"]:
+    """∂yᵀ x."""
+    return add_weight_gradient(x.new_zeros(gradient.size(1), x.size(1)), gradient, x)
 
 
-def add_outer(total: Float[Tensor, "N K"], gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]) -> Tensor:
+def add_weight_gradient(
+    total: Float[Tensor, "N K"], gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]
+) -> Float[Tensor, "N K"]:
     """Add ∂yᵀ x to `total`, in place."""
-    whole = len(x) - len(x) % GRAIN
-    if whole and is_wide(x, x.numel() * gradient.size(1)):
+    whole = len(x) - len(x) % ROWS if is_wide(x, gradient.size(1)) else 0
+    if whole:
         first, second = gradient[:whole].t(), x[:whole].t()
         is_long = len(first) > len(second)  # faster by up to 1.4 with the longer side inside
         total.add_(by_onednn(second, first).t() if is_long else by_onednn(first, second))
-        gradient, x = gradient[whole:], x[whole:]
-    return total.addmm_(gradient.t(), x) if len(x) else total
+    return total if whole == len(x) else total.addmm_(gradient[whole:].t(), x[whole:])
 
 
-def pack(weight: Float[Tensor, "N K"], anywhere: bool = False) -> Tensor:
+def pack_weight(weight: Float[Tensor, "N K"], anywhere: bool = False) -> Tensor:
     """A weight that does not change any more, as oneDNN reads it fastest: where its units are wider, or anywhere."""
     fits = weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
     if fits and (anywhere or has_wider_units()):
         return torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None)
     return weight
+
+
+@dataclass(frozen=True)
+class Product:
+    """A weight for products with any number of rows, for as long as it does not change."""
+
+    weight: Float[Tensor, "N K"]
+    alone: Float[Tensor, "N K"]  # the same for a single row
+    packed: Tensor  # the same as oneDNN reads it, where that is used
+    bias: Float[Tensor, " N"] | None
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"] | None, anywhere: bool = False) -> "Product":
+        """From weight and bias; packed where oneDNN is the faster library, or wherever it is."""
+        weight = weight.contiguous()
+        return cls(weight, for_one_row(weight), pack_weight(weight, anywhere), bias)
+
+    @property
+    def size(self) -> int:
+        """Numbers in the weight."""
+        return self.weight.numel()
+
+    def form(self, rows: int, wide: bool) -> Tensor:
+        """The form of the weight that suits so many rows; `wide`: if oneDNN can do it, it is to do it."""
+        if wide and self.packed.is_mkldnn:
+            return self.packed
+        return self.alone if rows == 1 else self.weight
+
+    def forward(self, x: Float[Tensor, "M K"]) -> Float[Tensor, "M N"]:
+        """Weight times each row, with the bias."""
+        weight = self.form(len(x), len(x) * self.size >= LARGE)
+        if weight.is_mkldnn:
+            return by_onednn(x, weight, self.bias)
+        columns = torch.mm(weight, x.t()) if len(x) < MANY else torch.mm(x, weight.t()).t()
+        return (columns if self.bias is None else columns.add_(self.bias[:, None])).t()
+
+
+def for_one_row(weight: Tensor) -> Tensor:
+    """The same weight [out, in], stored along its longer side: so a product with a single row reads it fastest."""
+    return weight.t().contiguous().t() if weight.size(0) > weight.size(1) else weight
 
 
 class Linear(nn.Linear):
@@ -90,13 +138,13 @@ class Linear(nn.Linear):
 
 def linear(x: Float[Tensor, "*B K"], weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"] | None) -> Tensor:
     """x Wᵀ + b of all vectors, with gradients."""
-    plain = torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type)
-    if plain or not is_wide(x, x.numel() * len(weight)):
+    if not is_wide(x, len(weight)):
         return F.linear(x, weight, bias)
-    return _Product.apply(x.reshape(-1, x.size(-1)), weight, bias).unflatten(0, x.shape[:-1])  # pyright: ignore
+    y: Any = _Linear.apply(x.reshape(-1, x.size(-1)), weight, bias)
+    return y.view(*x.shape[:-1], len(weight))
 
 
-class _Product(torch.autograd.Function):
+class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         context.save_for_backward(x, weight)
@@ -109,6 +157,6 @@ class _Product(torch.autograd.Function):
         of_x, of_weight, of_bias = context.needs_input_grad
         return (
             multiply(gradient, weight.t()) if of_x else None,
-            outer(gradient, x) if of_weight else None,
+            weight_gradient(gradient, x) if of_weight else None,
             gradient.sum(0) if of_bias else None,
         )

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention import padding_mask
 from regard.nn.blocks import Dropout
-from regard.nn.product import linear, outer
+from regard.nn.product import linear, weight_gradient
 
 CellKind = Literal["vanilla", "gru", "lstm"]
 LAYERS = {"vanilla": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -42,7 +42,7 @@ class _Once(torch.autograd.Function):
     def backward(context: Any, _: None) -> tuple[Tensor, None]:  # type: ignore[override]
         inputs, gradients = (torch.cat(rows) for rows in zip(*context.uses, strict=True))
         context.uses.clear()
-        return outer(gradients, inputs), None
+        return weight_gradient(gradients, inputs), None
 
 
 class _Use(torch.autograd.Function):

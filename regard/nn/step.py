@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -24,15 +25,16 @@ from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
-from regard.nn.product import LARGE as WIDE
-from regard.nn.product import pack
+from regard.nn.product import MANY, Product
 from regard.nn.self_attention import SelfAttention
 
 PARTS = (
     "self_attention", "cross_attention", "feed_forward", "around_attention", "around_cross", "around_feed_forward",
 )  # fmt: skip
-MANY = 96  # rows from which a product is done by rows
+WIDE = 3 * 2**20  # rows × weights of a layer from which calls of oneDNN cost less than they save
 GRAIN = 16  # places: as many numbers as a register of the widest vector units has
+
+Times = Callable[[Tensor, Tensor, Tensor], Tensor]  # weight, bias, x [N,D] → [V,N]
 
 
 @dataclass(frozen=True)
@@ -104,13 +106,13 @@ class Sight(NamedTuple):
 class Layers:
     """The layers of a decoder, made ready for single steps."""
 
-    products: list[list["Product"]]  # of each layer, as `products_of` names them
+    products: list[list[Product]]  # of each layer, as `products_of` names them
     norms: list[list[Tensor]]  # weights and biases of the layer norms of each layer
     attentions: list[Attention]
     pre: bool  # layer norm before a part, not after it
     activation: str
     epsilon: float  # of the layer norms
-    chosen: dict[int, list[list[list[Tensor]]]] = field(default_factory=dict)  # by the number of rows
+    chosen: "dict[int, tuple[Times, list[list[Tensor]]]]" = field(default_factory=dict)  # by the number of rows
 
     @classmethod
     def of(cls, layers: Sequence[nn.Module]) -> "Layers | None":
@@ -133,11 +135,16 @@ class Layers:
         (pre, activation, epsilon), *others = kinds
         return None if others else cls(products, scales, attentions, pre, activation, epsilon)
 
-    def weights(self, rows: int) -> list[list[list[Tensor]]]:
-        """What so many rows are multiplied with, and the layer norms, of each layer."""
+    def ready(self, rows: int) -> "tuple[Times, list[list[Tensor]]]":
+        """How so many rows are multiplied, and the weights and biases of each layer as that reads them."""
         if rows not in self.chosen:
-            pairs = zip(self.products, self.norms, strict=True)
-            self.chosen[rows] = [[*(each.parts(rows) for each in products), norms] for products, norms in pairs]
+            wide = rows * sum(each.size for each in self.products[0]) >= WIDE
+            forms = [[each.form(rows, wide) for each in own] for own in self.products]
+            weights = [
+                [*(part for form, each in zip(own, products, strict=True) for part in (form, each.bias)), *norms]
+                for own, products, norms in zip(forms, self.products, self.norms, strict=True)
+            ]
+            self.chosen[rows] = way_of(forms[0][0], rows), weights
         return self.chosen[rows]
 
     @property
@@ -159,35 +166,9 @@ class Stepper:
         """What the layers make of the next position, and the stepper to go on with."""
         past, layers = self.past.open(), self.layers
         places = past.pairs, past.seen, past.length, up(past.length)
-        x = scripted(all_layers)(
-            x, layers.weights(len(x)), *places, *self.sight, layers.pre, layers.activation, layers.epsilon
-        )
+        way, weights = layers.ready(len(x))
+        x = scripted(all_layers, way)(x, weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
         return x, replace(self, past=past, position=self.position + 1)
-
-
-@dataclass(frozen=True)
-class Product:
-    """A weight for products with any number of rows, for as long as it does not change."""
-
-    weight: Float[Tensor, "V D"]
-    alone: Float[Tensor, "V D"]  # the same for a single row
-    packed: Tensor  # the same as oneDNN reads it, where that is used
-    bias: Float[Tensor, " V"] | None
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, weight: Float[Tensor, "V D"], bias: Float[Tensor, " V"] | None, anywhere: bool = False) -> "Product":
-        """From weight and bias; packed where oneDNN is the faster library, or wherever it is."""
-        return cls(weight.contiguous(), for_one_row(weight), pack(weight, anywhere), bias)
-
-    def parts(self, rows: int) -> list[Tensor]:
-        """The form of the weight that suits so many rows, and the bias if there is one."""
-        weight = self.packed if rows * self.weight.numel() >= WIDE else self.alone if rows == 1 else self.weight
-        return [weight] if self.bias is None else [weight, self.bias]
-
-    def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        """Weight times each row, with the bias."""
-        return times(self.parts(len(x)), x).t()
 
 
 def products_of(own: SelfAttention, cross: MultiHead, forward: FeedForward) -> list[Product]:
@@ -203,11 +184,6 @@ def by_heads(query: Tensor, memory: Tensor, heads: int) -> Tensor:
     return torch.stack([part.unflatten(0, (heads, -1)) for part in (query, *memory.chunk(2))], 1).flatten(0, 2)
 
 
-def for_one_row(weight: Tensor) -> Tensor:
-    """The same weight [out, in], stored along its longer side: so a product with a single row reads it fastest."""
-    return weight.t().contiguous().t() if weight.size(0) > weight.size(1) else weight
-
-
 def up(number: int) -> int:
     """The next multiple of GRAIN."""
     return -(-number // GRAIN) * GRAIN
@@ -218,7 +194,7 @@ def up(number: int) -> int:
 
 def all_layers(
     x: Tensor,  # [N,D]
-    weights: list[list[list[Tensor]]],
+    weights: list[list[Tensor]],
     pairs: Tensor,  # [Y,2,B,H,C,d]
     seen: Tensor,  # [B,K,C]
     length: int,  # places with the new ones
@@ -236,40 +212,57 @@ def all_layers(
     seen[:, :, length - beams : length].diagonal(0, 1, 2).zero_()  # each beam sees its own new place
     bias = seen[:, None, :, :total].expand(sentences, heads, beams, total).reshape(-1, beams, total)
     for number, own in enumerate(weights):
-        into, out, ask, tell, inner, outer, norms = own
-        weight, shift, weight_2, shift_2, weight_3, shift_3 = norms
+        into, into_bias, out, out_bias, ask, ask_bias, tell, tell_bias, inner, inner_bias, outer, outer_bias = own[:12]
+        weight, shift, weight_2, shift_2, weight_3, shift_3 = own[12:]
         room = pairs[number]
         known = number % len(keys)
         # self-attention
         y = norm(x, weight, shift, epsilon) if pre else x
-        both = times(into, y).view(heads, 3, size, sentences, beams)
+        both = times(into, into_bias, y).view(heads, 3, size, sentences, beams)
         room[:, :, :, length - beams : length].copy_(both[:, 1:].permute(1, 3, 0, 4, 2))
         past = room[:, :, :, :total].flatten(1, 2)
-        y = torch.add(x, times(out, look(both[:, 0], past[0].mT, past[1], bias)).t())
+        y = torch.add(x, times(out, out_bias, look(both[:, 0], past[0].mT, past[1], bias)).t())
         x = y if pre else norm(y, weight, shift, epsilon)
         # attention to the memory
         y = norm(x, weight_2, shift_2, epsilon) if pre else x
-        query = times(ask, y).view(heads, size, sentences, beams)
-        y = torch.add(x, times(tell, look(query, keys[known], values[known], hidden)).t())
+        query = times(ask, ask_bias, y).view(heads, size, sentences, beams)
+        y = torch.add(x, times(tell, tell_bias, look(query, keys[known], values[known], hidden)).t())
         x = y if pre else norm(y, weight_2, shift_2, epsilon)
         # feed-forward
         y = norm(x, weight_3, shift_3, epsilon) if pre else x
-        y = torch.add(x, times(outer, activate(times(inner, y).t(), activation)).t())
+        y = torch.add(x, times(outer, outer_bias, activate(times(inner, inner_bias, y).t(), activation)).t())
         x = y if pre else norm(y, weight_3, shift_3, epsilon)
     return x
 
 
-def times(product: list[Tensor], x: Tensor, many: int = MANY) -> Tensor:
-    """Weight [V,D] times the rows of x [N,D] as columns → [V,N]; given are the weight and a bias, or none.
+def times(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+    """Weight [V,D] times the rows of x [N,D] as columns, with the bias → [V,N]: in the way that suits them.
 
-    With few rows, and weights that are not in the cache, torch does it this way up to three times as fast as x times
-    the turned weight; with many rows vectors stay rows, which costs less in all that comes after.
+    Without Python, `scripted` puts that way itself in this place: a choice costs there as much as a small product.
     """
-    weight, bias = product[0], product[1] if len(product) > 1 else None
+    return way_of(weight, x.size(0))(weight, bias, x)
+
+
+def few_rows(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+    """With weights that are not in the cache, torch does it this way up to three times as fast as the next."""
+    return torch.mm(weight, x.t()).add_(bias[:, None])
+
+
+def many_rows(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+    """Vectors stay rows, which costs less in all that comes after."""
+    return torch.mm(x, weight.t()).add_(bias).t()
+
+
+def packed_rows(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+    """With a weight that is packed by oneDNN."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "").t()
+
+
+def way_of(weight: Tensor, rows: int) -> Times:
+    """How so many rows are multiplied with a weight in this form."""
     if weight.is_mkldnn:
-        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "").t()
-    columns = torch.mm(weight, x.t()) if x.size(0) < many else torch.mm(x, weight.t()).t()
-    return columns if bias is None else columns.add_(bias[:, None])
+        return packed_rows
+    return few_rows if rows < MANY else many_rows
 
 
 def look(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
@@ -287,14 +280,21 @@ def norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
 
 
 @cache
-def scripted(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function without Python between its operations."""
+def scripted(function: Callable[..., Tensor], way: Times | None = None) -> Callable[..., Tensor]:
+    """The function without Python between its operations; `way` takes the place of `times`."""
     function = inspect.unwrap(function)
 
     def resolve(name: str) -> Any:  # what its file knows, also where a type checker is wrapped around it
-        found = function.__globals__.get(name)
+        found = way if name == "times" else function.__globals__.get(name)
         return inspect.unwrap(found) if inspect.isfunction(found) else found
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # nothing else does this without a compiler
-        return torch.jit.script(function, _rcb=resolve)
+        return torch.jit.script(copied(function), _rcb=resolve)
+
+
+def copied(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The same function as another object: torch compiles each object once."""
+    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    copy.__annotations__, copy.__module__ = function.__annotations__, function.__module__
+    return copy

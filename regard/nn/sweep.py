@@ -23,9 +23,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
-from regard.nn.product import GRAIN
-from regard.nn.product import LARGE as WIDE
-from regard.nn.product import pack as packed_weight
+from regard.nn.product import FEW, LARGE, ROWS, pack_weight
 from regard.nn.self_attention import PositionalAttention, SelfAttention
 from regard.nn.step import norm, scripted
 
@@ -146,7 +144,7 @@ def weights_of(part: Any) -> list[list[Tensor]]:
 
 def each_way(weight: Tensor, bias: Tensor) -> list[Tensor]:
     """A weight as [in, out], the same packed, and its bias."""
-    return [weight.t().contiguous(), packed_weight(weight), bias.clone()]
+    return [weight.t().contiguous(), pack_weight(weight), bias.clone()]
 
 
 def join(*products: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -228,12 +226,13 @@ def all_parts(
     return x
 
 
-def affine(product: list[Tensor], x: Tensor, wide: int = WIDE, grain: int = GRAIN) -> Tensor:
+def affine(product: list[Tensor], x: Tensor, large: int = LARGE, few: int = FEW, many: int = ROWS) -> Tensor:
     """Rows of x [N,K] times a weight [K,V], given with its packed form and its bias → [N,V]."""
     weight, packed, bias = product
     rows = x.size(0)
-    if packed.is_mkldnn and x.numel() * weight.size(1) >= wide:
-        x = F.pad(x, [0, 0, 0, -rows % grain]) if rows % grain else x
+    if packed.is_mkldnn and rows >= few and x.numel() * weight.size(1) >= large:
+        more = -rows % (many if rows >= many else few)
+        x = F.pad(x, [0, 0, 0, more]) if more > 0 else x
         return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")[:rows]
     return torch.addmm(bias, x, weight)
 

@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.nn import loss as loss_module
+from regard.nn import product
 from regard.nn.loss import largest_logit, token_loss
 
 
@@ -14,9 +15,17 @@ def plain(hidden, weight, bias, labels, smoothing):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)])
-def test_chunked_loss_and_gradients_equal_the_plain_form(monkeypatch, safe, smoothing, with_bias, dtype, tolerance):
+@pytest.mark.parametrize("wider", [False, torch.backends.mkldnn.is_available()], ids=["MKL", "oneDNN"])
+def test_chunked_loss_and_gradients_equal_the_plain_form(
+    monkeypatch, safe, smoothing, with_bias, dtype, tolerance, wider
+):
     monkeypatch.setattr(loss_module, "SAFE", safe)
     monkeypatch.setattr(loss_module, "CHUNK", 7 * 11)  # several chunks of 7 rows, the last one short
+    monkeypatch.setattr(loss_module, "ROWS", 7)
+    monkeypatch.setattr(product, "ROWS", 7)
+    monkeypatch.setattr(product, "FEW", 1)
+    monkeypatch.setattr(product, "LARGE", 1)
+    monkeypatch.setattr(product, "has_wider_units", lambda: wider)
     generator = torch.Generator().manual_seed(1)
     results = []
     hidden = torch.randn(23, 8, generator=generator, dtype=dtype)

@@ -6,7 +6,20 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.nn import product
-from regard.nn.product import GRAIN, Linear, has_wider_units, is_wide, linear, multiply, outer
+from regard.nn.product import (
+    FEW,
+    LARGE,
+    MANY,
+    ROWS,
+    Linear,
+    Product,
+    for_one_row,
+    has_wider_units,
+    is_wide,
+    linear,
+    multiply,
+    weight_gradient,
+)
 
 has_onednn = torch.backends.mkldnn.is_available()
 
@@ -15,6 +28,7 @@ has_onednn = torch.backends.mkldnn.is_available()
 def wide(request, monkeypatch):
     monkeypatch.setattr(product, "has_wider_units", lambda: request.param)
     monkeypatch.setattr(product, "LARGE", 1)
+    monkeypatch.setattr(product, "FEW", 1)
     return request.param
 
 
@@ -23,7 +37,7 @@ def numbers(*shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize("shape", [(7,), (3, 7), (1, 1), (2, 3, 5), (GRAIN,), (3 * GRAIN + 5,)])
+@pytest.mark.parametrize("shape", [(), (7,), (3, 7), (1, 1), (2, 3, 5), (ROWS,), (3 * ROWS + 5,)])
 @pytest.mark.parametrize(("inputs", "outputs"), [(6, 4), (4, 9), (5, 5)])
 def test_a_linear_map_and_its_gradients_are_those_of_torch(wide, shape, inputs, outputs, with_bias):
     given = [numbers(*shape, inputs), numbers(outputs, inputs), *([numbers(outputs)] if with_bias else [])]
@@ -37,20 +51,35 @@ def test_a_linear_map_and_its_gradients_are_those_of_torch(wide, shape, inputs, 
         torch.testing.assert_close(ours.double(), exact, atol=1e-4, rtol=1e-5)
 
 
-def test_what_needs_no_gradient_gets_none(wide):
-    x, weight = numbers(8, 6), numbers(4, 6).requires_grad_()
-    linear(x, weight, None).sum().backward()
-    assert x.grad is None
-    assert weight.grad is not None
-    assert weight.grad.is_contiguous()
+@pytest.mark.parametrize("needing", [0, 1, 2])
+def test_only_the_gradients_that_are_needed_are_made(wide, needing, monkeypatch):
+    made: list[str] = []
+    for name in ("multiply", "weight_gradient"):
+        original = getattr(product, name)
+        monkeypatch.setattr(product, name, lambda *given, n=name, f=original: made.append(n) or f(*given))
+    given = [numbers(ROWS + 8, 6), numbers(4, 6), numbers(4)]
+    given[needing].requires_grad_()
+    linear(*given).sum().backward()  # whose gradient is one number, seen from everywhere
+    if wide:
+        assert made == [["multiply", "multiply"], ["multiply", "weight_gradient"], ["multiply"]][needing]
+    x, weight, _ = (each.detach().double() for each in given)
+    expected = [weight.sum(0).expand(len(x), -1), x.sum(0).expand(4, -1), torch.full((4,), float(len(x)))][needing]
+    torch.testing.assert_close(given[needing].grad.double(), expected.double(), atol=1e-4, rtol=1e-5)
+
+
+def test_what_a_layer_makes_can_be_changed_in_place(wide):
+    layer = Linear(6, 4)
+    for rows in (FEW, ROWS, ROWS + 3):
+        x = numbers(rows, 6)
+        torch.testing.assert_close(layer(x).relu_(), F.linear(x, layer.weight, layer.bias).relu())
 
 
 @pytest.mark.parametrize(("left", "right"), [(6, 4), (4, 6)])
-@pytest.mark.parametrize("rows", [8, GRAIN, GRAIN + 8])
+@pytest.mark.parametrize("rows", [8, ROWS, ROWS + 8])
 def test_products_take_matrices_that_are_stored_turned(wide, left, right, rows):
     x, weight, gradient = numbers(right, rows).t(), numbers(right, left).t(), numbers(left, rows).t()
     torch.testing.assert_close(multiply(x, weight), x @ weight.t(), atol=1e-4, rtol=1e-5)
-    torch.testing.assert_close(outer(gradient, x), gradient.t() @ x, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(weight_gradient(gradient, x), gradient.t() @ x, atol=1e-4, rtol=1e-5)
 
 
 def test_the_layer_has_the_weights_of_torchs_own(wide):
@@ -61,8 +90,10 @@ def test_the_layer_has_the_weights_of_torchs_own(wide):
 
 def test_small_products_other_kinds_of_number_and_autocast_are_left_to_torch(monkeypatch):
     monkeypatch.setattr(product, "has_wider_units", lambda: True)
-    assert not is_wide(numbers(2, 2), product.LARGE - 1)
-    assert not is_wide(numbers(2, 2).double(), product.LARGE)
+    assert is_wide(numbers(FEW, 64), LARGE // 64 // FEW)
+    assert not is_wide(numbers(FEW, 64), LARGE // 64 // FEW - 1)
+    assert not is_wide(numbers(FEW - 1, 64), LARGE)
+    assert not is_wide(numbers(FEW, 64).double(), LARGE)
     with torch.autocast("cpu", torch.bfloat16):
         assert linear(numbers(64, 128), numbers(128, 128), None).dtype == torch.bfloat16
 
@@ -80,3 +111,28 @@ def test_only_processors_whose_widest_units_mkl_leaves_idle_need_another_library
     monkeypatch.setattr(product, "CPU_FACTS", tmp_path / "cpuinfo")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert has_wider_units.__wrapped__() == wider
+
+
+def test_for_a_single_row_a_weight_is_stored_along_its_longer_side():
+    weight = torch.randn(7, 5)
+    assert torch.equal(for_one_row(weight), weight)
+    assert for_one_row(weight).t().is_contiguous()
+    assert for_one_row(weight.t().contiguous()).is_contiguous()
+
+
+@pytest.mark.parametrize("with_onednn", [True, False])
+def test_a_weight_has_a_form_for_each_number_of_rows(with_onednn, monkeypatch):
+    torch.manual_seed(1)
+    weight, bias = torch.randn(8, LARGE // 32).t(), torch.randn(LARGE // 32)  # stored turned, as an engine has it
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: with_onednn)
+    for each, wanted in [
+        (Product.of(weight, bias, anywhere=True), lambda x: x @ weight.t() + bias),
+        (Product.of(weight, None, anywhere=True), lambda x: x @ weight.t()),
+    ]:
+        assert each.form(1, False).t().is_contiguous(), "along its longer side"
+        assert each.form(3, False).is_contiguous()
+        assert each.form(4, True).is_mkldnn == with_onednn
+        assert with_onednn or each.form(4, True).is_contiguous()
+        for rows in (1, 3, 4, MANY):
+            x = torch.randn(rows, 8)
+            torch.testing.assert_close(each.forward(x), wanted(x))

@@ -6,7 +6,7 @@ import torch
 from regard.models.transformer import DecoderLayer, Transformer
 from regard.nn import product as products
 from regard.nn import step as short
-from regard.nn.product import pack
+from regard.nn.product import for_one_row, pack_weight
 from regard.nn.step import GRAIN, Layers, Past, Sight, Stepper
 
 WIDTH, HEADS = 16, 4
@@ -21,7 +21,7 @@ def make_layer(**options) -> DecoderLayer:
 def way(request, monkeypatch):
     """The operations as TorchScript, and as the Python they are written in."""
     if request.param == "python":
-        monkeypatch.setattr(short, "scripted", lambda function: function)
+        monkeypatch.setattr(short, "scripted", lambda function, way: function)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -71,33 +71,8 @@ def test_layers_that_differ_have_no_steps():
 def test_products_of_few_and_of_many_rows(rows):
     torch.manual_seed(1)
     weight, bias, x = torch.randn(7, 5), torch.randn(7), torch.randn(rows, 5)
-    for stored in (weight, short.for_one_row(weight), pack(weight, anywhere=True)):
-        torch.testing.assert_close(short.times([stored], x), (x @ weight.t()).t())
-        torch.testing.assert_close(short.times([stored, bias], x), (x @ weight.t() + bias).t())
-
-
-def test_for_a_single_row_a_weight_is_stored_along_its_longer_side():
-    weight = torch.randn(7, 5)
-    assert torch.equal(short.for_one_row(weight), weight)
-    assert short.for_one_row(weight).t().is_contiguous()
-    assert short.for_one_row(weight.t().contiguous()).is_contiguous()
-
-
-@pytest.mark.parametrize("with_onednn", [True, False])
-def test_a_weight_has_a_form_for_each_number_of_rows(with_onednn, monkeypatch):
-    torch.manual_seed(1)
-    weight, bias = torch.randn(short.WIDE // 32, 8), torch.randn(short.WIDE // 32)
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: with_onednn)
-    for product, wanted in [
-        (short.Product.of(weight, bias, anywhere=True), lambda x: x @ weight.t() + bias),
-        (short.Product.of(weight, None, anywhere=True), lambda x: x @ weight.t()),
-    ]:
-        assert product.parts(1)[0].t().is_contiguous(), "along its longer side"
-        assert product.parts(3)[0].is_contiguous()
-        assert product.parts(4)[0].is_mkldnn == with_onednn
-        for rows in (1, 3, 4, short.MANY):
-            x = torch.randn(rows, 8)
-            torch.testing.assert_close(product.forward(x), wanted(x))
+    for stored in (weight, for_one_row(weight), pack_weight(weight, anywhere=True)):
+        torch.testing.assert_close(short.times(stored, bias, x), (x @ weight.t() + bias).t())
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no oneDNN")
@@ -111,7 +86,7 @@ def test_steps_with_packed_weights_are_those_with_plain_ones(monkeypatch):
     for wider in (False, True):
         monkeypatch.setattr(products, "has_wider_units", lambda wider=wider: wider)
         steps = Layers.of(layers)
-        assert steps.weights(64)[0][0][0].is_mkldnn == wider
+        assert steps.ready(64)[1][0][0].is_mkldnn == wider
         stepper = Stepper(steps, Past.empty(2, 64, HEADS, 128 // HEADS, memory), Sight.of(projected, mask))
         first, stepper = stepper.forward(x)
         found.append(torch.stack([first, stepper.forward(first)[0]]))
