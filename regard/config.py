@@ -12,6 +12,7 @@ import math
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -157,6 +158,7 @@ class Search(Options):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     seed: int = 1  # of sampling
     passes: Positive = 1  # of a model that fills places in parallel and can look at them again
+    mean_fertility: bool = False  # of a model with fertilities: their rounded mean instead of the likeliest ones
     batch_tokens: Positive = 4096  # source tokens × beam decoded together
 
     @property
@@ -173,6 +175,16 @@ class Search(Options):
         if 0 < self.maximum_length < self.minimum_length:
             raise ValueError(f"minimum_length ({self.minimum_length}) is above maximum_length ({self.maximum_length})")
         return self
+
+
+def change_search(base: Search, given: Mapping[str, Any], where: str = "search") -> Search:
+    """A search with what was given in place of its own; beams mean a beam search, a larger n-best widens the beam."""
+    values = base.model_dump() | dict(given)
+    if "beam" in given and "method" not in given:
+        values["method"] = "beam"
+    if "nbest" in given and "beam" not in given and values["method"] == "beam":
+        values["beam"] = max(values["beam"], values["nbest"])
+    return validate(Search, values, where)
 
 
 class Distill(Options):

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.batch import PAD, Batch
+from regard.data.batch import EOS, PAD, Batch
 from regard.models.base import Autoregressive, Memory, Model, shift_right
 from regard.models.nonautoregressive import NonAutoregressive
 from regard.models.parallel import Canvas
+from regard.nn.attention import padding_mask
 from regard.nn.chance import gumbel, uniform
 
 
@@ -35,10 +36,11 @@ class ReverseObjective:
 
     With ŷ the likeliest words under the fertilities f, and p_AR the teacher reading ŷ from left to right:
 
-        R(f)  = − Σ_t Σ_v p(y_t = v | x, f) · log p_AR(v | ŷ_<t, x)
+        R(f)  = − Σ_t Σ_v p(y_t = v | x, f) · log p_AR(v | ŷ_<t, x) − log p_AR(end | ŷ, x)
         loss  = λ · (E_f~p [R(f) − R(f̄)] + R(f of the aligner)) + (1 − λ) · what it was trained for
 
-    f̄ are the mean fertilities. The first term reaches the fertilities by REINFORCE, the second one the words.
+    f̄ are the mean fertilities. The end counts, since otherwise fewer words would always be better. The first term
+    reaches the fertilities by REINFORCE, the second one the words.
     """
 
     model: NonAutoregressive
@@ -64,14 +66,17 @@ class ReverseObjective:
         return self.weight * own + (1 - self.weight) * learned, count
 
     def reverse(self, canvas: Canvas, memory: Memory, judge: Memory) -> Float[Tensor, "B"]:
-        """R for each sentence."""
-        mask = canvas.mask.clone()
-        mask[:, self.teacher.limit or mask.size(1) :] = False  # what the teacher cannot read does not count
+        """R for each sentence; words behind the longest output the teacher can read do not count."""
+        length = canvas.length.clamp_max((self.teacher.limit or int(canvas.length.max()) + 1) - 1)
+        mask = padding_mask(length, canvas.tokens.size(1))
         logits = self.model.output(self.model.fill(canvas, memory)[mask]).float()
         with torch.no_grad():
             tokens = torch.full_like(canvas.tokens, PAD).masked_scatter(mask, logits.argmax(-1))
-            seen = min(mask.size(1), self.teacher.limit or mask.size(1))
-            hidden, _ = self.teacher.decode(shift_right(tokens[:, :seen]), judge)
-            wanted = self.teacher.output(hidden[mask[:, :seen]]).float().log_softmax(-1)
+            read = F.pad(tokens, (0, 1), value=PAD)[:, : int(length.max()) + 1]  # and the end
+            hidden, _ = self.teacher.decode(shift_right(read), judge)
+            reading = padding_mask(length + 1, read.size(1))
+            prices = self.teacher.output(hidden[reading]).float().log_softmax(-1)
+            is_word = padding_mask(length, read.size(1))[reading]
+            wanted, ending = prices[is_word], prices[~is_word, EOS]
         costs = -(F.softmax(logits, -1) * wanted).sum(-1)
-        return costs.new_zeros(mask.shape).masked_scatter(mask, costs).sum(1)
+        return costs.new_zeros(mask.shape).masked_scatter(mask, costs).sum(1) - ending

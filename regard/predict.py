@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from regard.config import Search, Text, validate
+from regard.config import Search, Text, change_search, validate
 from regard.data.batch import BOS, EOS, PAD, UNK, Hypothesis, Writing
 from regard.directory import find_directory, read_directory
 from regard.engine.base import Engine
@@ -74,7 +74,7 @@ class Predictor:
         """
         if isinstance(texts, str):
             raise TypeError("expected a list of texts, found one string")
-        search = validate(Search, self.search.model_dump() | options, "search")
+        search = change_search(self.search, options)
         parts = self.read(texts) if parts is None else parts
         results: list[list[list[Hypothesis]]] = [[] for _ in texts]
         forced = None
@@ -196,7 +196,7 @@ class Predictor:
         if not 1 < len(source) <= self.longest:
             raise DataError(f"the text has {len(source) - 1} tokens; expected 1 to {self.longest - 1}, to look at")
         hypotheses = self.nbest([text], **options)[0] if output is None else self.score([text], [output])
-        search = validate(Search, self.search.model_dump() | options, "search")
+        search = change_search(self.search, options)
         writings = self.engine.writings(source, search) if output is None else {}
         views = [
             AttentionView(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import Run, apply_overrides, dump_toml, load_run, read_toml, validate
+from regard.config import Run, Search, apply_overrides, change_search, dump_toml, load_run, read_toml, validate
 from regard.errors import ConfigError
 
 WRONG = {
@@ -90,3 +90,19 @@ def test_unreadable_recipes_are_named(tmp_path):
         (tmp_path / "bad.toml").write_bytes(content)
         with pytest.raises(ConfigError, match=r"bad\.toml: not valid TOML"):
             read_toml(tmp_path / "bad.toml")
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [({"beam": 10}, ("beam", 10, 1)), ({"beam": 10, "method": "greedy"}, ("greedy", 10, 1)),
+     ({"alpha": 0.5}, ("greedy", 5, 1)), ({"method": "beam", "nbest": 7}, ("beam", 7, 7)),
+     ({"beam": 7, "nbest": 2}, ("beam", 7, 2))],
+)  # fmt: skip
+def test_what_is_given_changes_a_search(given, wanted):
+    found = change_search(Search(method="greedy"), given)
+    assert (found.method, found.beam, found.nbest) == wanted
+
+
+def test_a_wrong_change_of_a_search_is_told():
+    with pytest.raises(ConfigError, match="beam"):
+        change_search(Search(), {"beam": 0})

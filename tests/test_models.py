@@ -101,12 +101,12 @@ CASES = {
         "norm=post tie=embeddings",
     ],
     "nonautoregressive": [
-        "norm=pre tie=none decide=argmax",
-        "norm=pre tie=all decide=average heads=4",
-        "norm=pre tie=all decide=argmax decoder_layers=3 encoder_layers=3",
-        "norm=post tie=none decide=average heads=1",
-        "norm=post tie=all decide=argmax",
-        "norm=post tie=none decide=argmax heads=4",
+        "norm=pre tie=none",
+        "norm=pre tie=all heads=4",
+        "norm=pre tie=all decoder_layers=3 encoder_layers=3",
+        "norm=post tie=none heads=1",
+        "norm=post tie=all",
+        "norm=post tie=none heads=4",
     ],
     "ctc": [
         "norm=pre tie=none stretch=3",

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.batch import BOS, make_batch
+from regard.data.batch import BOS, EOS, make_batch
 from regard.errors import ConfigError
 from regard.nn.chance import gumbel
 from regard.objective import LikelihoodObjective, ReverseObjective
@@ -48,6 +48,8 @@ def test_the_view_of_the_teacher_by_hand(objective, batch):
         for place in range(length):
             hidden, _ = teacher.decode(torch.tensor([[BOS, *said[:place]]]), alone)
             wanted -= (logits[place].softmax(-1) * teacher.output(hidden)[0, -1].log_softmax(-1)).sum()
+        hidden, _ = teacher.decode(torch.tensor([[BOS, *said]]), alone)
+        wanted -= teacher.output(hidden)[0, -1].log_softmax(-1)[EOS]
         torch.testing.assert_close(found[row], wanted)
 
 

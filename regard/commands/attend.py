@@ -9,10 +9,10 @@ from regard.commands.options import (
     add_rescore,
     add_search,
     as_utf8,
-    check_search,
     search_options,
     set_threads,
 )
+from regard.config import change_search
 from regard.errors import ConfigError
 
 ENDINGS = (".html", ".png", ".svg", ".json")
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     text = as_utf8(arguments.text, "the text")
     target = None if arguments.target is None else as_utf8(arguments.target, "--target")
     predictor = load(arguments.model, device=arguments.device, rescore=arguments.rescore)
-    search = check_search(predictor.search, search_options(arguments))
+    search = change_search(predictor.search, search_options(arguments))
     report = predictor.attend(text, target, **search.model_dump())
     if arguments.output:
         print(f"written: {report.save(arguments.output)}", file=sys.stderr)

@@ -14,11 +14,11 @@ from regard.commands.options import (
     add_device,
     add_rescore,
     add_search,
-    check_search,
     divide,
     search_options,
     set_threads,
 )
+from regard.config import change_search
 from regard.data.text import read_lines, read_pairs
 from regard.errors import ConfigError, DataError
 from regard.evaluation import (
@@ -153,7 +153,7 @@ def score_model(model: str, files: list[str], arguments: argparse.Namespace) -> 
         raise DataError(f"{files[0]}: no pairs in it")
     sources = [pair.source for pair in pairs]
     other = matching(arguments.against, sources, files[0]) if arguments.against else []
-    search = check_search(predictor.search, search_options(arguments) | {"nbest": 1})
+    search = change_search(predictor.search, search_options(arguments) | {"nbest": 1})
     kinds = predictor.task.options
     names = metric_names(arguments, default_metrics(kinds))
     with showing(predictor, len(pairs)):

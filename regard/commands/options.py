@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from regard.config import Search, apply_overrides, validate
+from regard.config import Search, apply_overrides
 from regard.errors import ConfigError, DataError, Stopped
 from regard.origin import usable_cores
 
@@ -152,14 +152,6 @@ def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
     if words:
         raise ConfigError(f"'{words[0]}': expected key=value, an option of the search")
     return apply_overrides(given, [word.removeprefix("search.") for word in overrides])
-
-
-def check_search(base: Search, given: dict[str, Any]) -> Search:
-    """The model's own search options with those given; a larger n-best widens the beam."""
-    values = base.model_dump() | given
-    if "nbest" in given and "beam" not in given and values["method"] == "beam":
-        values["beam"] = max(values["beam"], values["nbest"])
-    return validate(Search, values, "search")
 
 
 def output_directory(name: str) -> Path:

@@ -24,7 +24,6 @@ from regard.commands.options import (
     add_models,
     add_rescore,
     add_search,
-    check_search,
     keep_inputs,
     models,
     positive,
@@ -32,7 +31,7 @@ from regard.commands.options import (
     set_threads,
     termination,
 )
-from regard.config import Search
+from regard.config import Search, change_search
 from regard.data.batch import EOS, Hypothesis
 from regard.data.part import Part
 from regard.data.text import read_lines, write_line
@@ -114,7 +113,7 @@ def load_model(arguments: argparse.Namespace, named: list[str], given: dict[str,
     if engine == "ctranslate2":
         workers = arguments.workers or usable_cores()
         predictor = load(*named, engine=engine, workers=workers, **common)
-        search = check_search(predictor.search, given)
+        search = change_search(predictor.search, given)
         what = unable(search, arguments.align, bool(arguments.prefix))
         if what is None:
             return predictor, search
@@ -127,7 +126,7 @@ def load_model(arguments: argparse.Namespace, named: list[str], given: dict[str,
     if workers == 1:
         set_threads(arguments)
     predictor = load(*named, engine="torch", workers=workers, **common)
-    return predictor, check_search(predictor.search, given)
+    return predictor, change_search(predictor.search, given)
 
 
 @contextmanager

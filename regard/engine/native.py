@@ -80,7 +80,7 @@ class NativeEngine:
         with torch.inference_mode():
             memory = model.encode_by(layout, model.tensors(batch))
         return Filler(
-            propose=lambda number, generators: model.propose(memory, number, generators),
+            propose=lambda number, generators, mean: model.propose(memory, number, generators, mean),
             fill=lambda canvas: model.output(model.fill(canvas, memory, layout)),
             hide=model.hide if isinstance(model, Refining) else None,
             read=model.read,

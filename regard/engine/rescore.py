@@ -14,6 +14,7 @@ import numpy as np
 from regard.config import Search, length_penalty
 from regard.data.batch import EOS, Hypothesis, Writing
 from regard.engine.base import Engine
+from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.view.record import Map
@@ -42,6 +43,8 @@ class Rescoring:
         seeds: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """All that the finder finds, the judge's favourites first; those that are cut off come last."""
+        if options.candidates == 1:
+            raise ConfigError("--rescore chooses among several outputs, and this search finds one: give --beam")
         found = self.finder.search(sources, self._every(options), prefixes, seeds)
         limit = self.judge.limit or math.inf
         pairs = [

@@ -56,7 +56,9 @@ class CTC(Parallel):
         super().__init__(whole, (source_vocabulary, target_vocabulary))
         self.options = options
 
-    def propose(self, memory: Memory, number: int, generators: Sequence[Any] | None = None) -> Canvas:
+    def propose(
+        self, memory: Memory, number: int, generators: Sequence[Any] | None = None, mean: bool = False
+    ) -> Canvas:
         return self._places(memory)  # there is only this one
 
     def teach(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
@@ -120,13 +122,14 @@ class CTC(Parallel):
 
     @torch.no_grad()
     def _glance(self, canvas: Canvas, memory: Memory, words: Int[Tensor, "N L"], length: Int[Tensor, "N"]) -> Canvas:
-        """The canvas with some words of the target, the more of them the more of its places are wrong."""
+        """The canvas with some words of the target: of them `glance` times the share of places that are wrong."""
         prices, likeliest = self._prices(self.fill(canvas, memory), canvas, words, length)
         path = best_path(prices, words, canvas.length, length)
         is_word: Bool[Tensor, "N T"] = (path % 2 == 1) & canvas.mask
         written = with_blank(words).gather(1, torch.where(is_word, path // 2 + 1, 0))
         wrong = ((written != likeliest) & canvas.mask).sum(1)
-        shown = draw(is_word, (self.options.glance * wrong).long())
+        share = self.options.glance * wrong / canvas.length
+        shown = draw(is_word, (share * is_word.sum(1)).long())
         return replace(canvas, tokens=torch.where(shown, written, canvas.tokens))
 
 

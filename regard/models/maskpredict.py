@@ -52,7 +52,9 @@ class MaskPredict(Refining):
         mean = memory.values.sum(1) / memory.mask.sum(1, keepdim=True)  # nothing is behind the mask
         return self.length(mean).float().log_softmax(-1)
 
-    def propose(self, memory: Memory, number: int, generators: Sequence[Any] | None = None) -> Canvas:
+    def propose(
+        self, memory: Memory, number: int, generators: Sequence[Any] | None = None, mean: bool = False
+    ) -> Canvas:
         best = self.lengths(memory).topk(min(number, self.options.longest), -1)
         rest = number - best.indices.size(1)  # more candidates than lengths: the last one again
         chosen, price = (torch.cat([each, each[:, -1:].expand(-1, rest)], 1) for each in (best.indices, best.values))

@@ -37,10 +37,9 @@ class NonAutoregressive(Parallel):
     class Config(Sizes):
         tie: Literal["none", "all"] = "all"  # whether source and output share a table (target words are never read)
         most: Positive = 50  # fertilities are below this (L)
-        decide: Literal["argmax", "average"] = "argmax"  # the likeliest fertility, or the rounded mean
 
     def __init__(self, options: Config, source_vocabulary: int, target_vocabulary: int) -> None:
-        whole = Transformer.Config(**options.model_dump(exclude={"most", "decide"}))
+        whole = Transformer.Config(**options.model_dump(exclude={"most"}))
         super().__init__(whole, (source_vocabulary, target_vocabulary), itself=False, positional=True)
         self.options = options
         self.fertility = Linear(options.width, options.most)
@@ -51,9 +50,11 @@ class NonAutoregressive(Parallel):
         certain = F.one_hot(torch.zeros_like(memory.mask, dtype=torch.long), prices.size(-1)).log().to(prices)
         return torch.where(memory.mask[:, :, None], prices, certain)
 
-    def propose(self, memory: Memory, number: int, generators: Sequence[Any] | None = None) -> Canvas:
+    def propose(
+        self, memory: Memory, number: int, generators: Sequence[Any] | None = None, mean: bool = False
+    ) -> Canvas:
         prices = self.fertilities(memory)
-        chosen = [self.decide(prices)]
+        chosen = [self.mean(prices) if mean else prices.argmax(-1)]
         for candidate in range(1, number):
             assert generators is not None
             chosen.append(drawn(prices, memory.mask, [each[candidate] for each in generators]))
@@ -68,10 +69,6 @@ class NonAutoregressive(Parallel):
         price = certain.gather(-1, fertility.clamp_max(self.options.most - 1)[:, :, None]).squeeze(-1).sum(1)
         return Canvas(*copied(source, fertility), price, fertility)
 
-    def decide(self, prices: Float[Tensor, "B S L"]) -> Int[Tensor, "B S"]:
-        """One fertility for each source token."""
-        return prices.argmax(-1) if self.options.decide == "argmax" else self.mean(prices)
-
     @staticmethod
     def mean(prices: Float[Tensor, "B S L"]) -> Int[Tensor, "B S"]:
         """The rounded mean fertility of each source token."""
@@ -80,7 +77,7 @@ class NonAutoregressive(Parallel):
     def teach(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:
         prices, words = self.fertilities(memory), batch.target_length - 1
         known = batch.extra.get("fertility")
-        fertility = fitted(self.decide(prices), words, memory.mask) if known is None else known
+        fertility = fitted(prices.argmax(-1), words, memory.mask) if known is None else known
         canvas = self.canvas_of(memory, prices, fertility)
         return canvas, -canvas.price.sum()
 

@@ -124,8 +124,13 @@ class Parallel(Model):
         self.projection = make_projection(whole, sizes[1])
 
     @abstractmethod
-    def propose(self, memory: Memory, number: int, generators: Sequence[Any] | None = None) -> Canvas:
-        """So many candidates for each sentence: the likeliest first, the others drawn where it is not said how."""
+    def propose(
+        self, memory: Memory, number: int, generators: Sequence[Any] | None = None, mean: bool = False
+    ) -> Canvas:
+        """So many candidates for each sentence: the likeliest first, the others drawn where it is not said how.
+
+        Where there are fertilities, the first one may have their `mean`.
+        """
 
     @abstractmethod
     def teach(self, batch: Batch, memory: Memory) -> tuple[Canvas, Tensor]:

@@ -24,9 +24,8 @@ Step = tuple[Tensor, Tensor, Tensor]  # after a pass: tokens [N,T], their log-pr
 class Filler:
     """All that a parallel search knows of a model."""
 
-    propose: Callable[
-        [int, Sequence[Any]], Any
-    ]  # candidates of a sentence, generators → places, candidate by candidate
+    # candidates of a sentence, generators, whether fertilities are means → places, candidate by candidate
+    propose: Callable[[int, Sequence[Any], bool], Any]
     fill: Callable[[Any], Tensor]  # places → logits [N,T,V]
     hide: Callable[[Any, Tensor, Tensor], Any] | None  # places, tokens [N,T], which are hidden → places to fill again
     read: Callable[[Sequence[int]], list[int]]  # the tokens of filled places → ids of an output
@@ -56,7 +55,7 @@ def write(filler: Filler, request: Request, options: Search) -> tuple[Any, list[
     number = options.candidates
     seeds = request.seeds or list(range(len(request)))
     generators = [[generator(options.seed, seed, candidate) for candidate in range(number)] for seed in seeds]
-    canvas = filler.propose(number, generators)
+    canvas = filler.propose(number, generators, options.mean_fertility)
     steps = [(*choose(filler, canvas), canvas.mask)]
     passes = options.passes if filler.hide else 1
     for done in range(1, passes):

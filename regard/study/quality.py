@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.config import Search, Text, validate
+from regard.config import Search, Text, change_search
 from regard.data.text import read_lines
 from regard.directory import read_directory, read_json
 from regard.errors import RegardError
@@ -113,7 +113,7 @@ def row_search(row: Row, given: Mapping[str, Any]) -> Search:
     directory, config = read_directory(row.directory)
     own = read_section(Search, directory, config, "search")
     fast = {"stop": "count"} if row.engine == "ctranslate2" else {}
-    return validate(Search, own.model_dump() | dict(given) | dict(row.search) | fast | {"nbest": 1}, "search")
+    return change_search(own, {**given, **row.search, **fast, "nbest": 1})
 
 
 def choose_metrics(text: Text) -> list[str]:

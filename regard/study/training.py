@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.config import Run, Search, validate
+from regard.config import Run, Search, change_search
 from regard.directory import find_directory, has_begun
 from regard.errors import DataError, Interrupted, ModelError, RegardError, Stopped
 from regard.study.row import Row
@@ -24,7 +24,7 @@ def check_rows(rows: Sequence[Row]) -> None:
     made = {row.directory.resolve() for row in rows}
     for row in rows:
         if row.is_variant:
-            validate(Search, Search().model_dump() | dict(row.search), f"--also '{row.name}'")
+            change_search(Search(), row.search, f"--also '{row.name}'")
         if row.engine == "ctranslate2" and row.is_trained:
             row.load("cpu")
         if row.run is None:

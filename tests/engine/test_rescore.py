@@ -7,7 +7,7 @@ from regard.config import Search
 from regard.data.batch import EOS, Hypothesis
 from regard.engine.native import NativeEngine
 from regard.engine.rescore import Rescoring
-from regard.errors import ModelError
+from regard.errors import ConfigError, ModelError
 from regard.predict import load
 
 RNN = {"kind": "rnn", "width": 8, "embedding": 8, "dropout": 0.0}
@@ -18,6 +18,11 @@ SOURCES = [[4, 5, 6, EOS], [6, EOS], [5, 5, EOS]]
 @pytest.fixture
 def engines(tiny_model):
     return NativeEngine([tiny_model(RNN, 0, 7, 9)]), NativeEngine([tiny_model(TRANSFORMER, 1, 7, 9)])
+
+
+def test_there_must_be_something_to_choose_from(engines):
+    with pytest.raises(ConfigError, match="give --beam"):
+        Rescoring(*engines).search(SOURCES, Search(method="greedy"))
 
 
 def test_the_judge_orders_what_the_finder_finds(engines):

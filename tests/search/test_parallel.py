@@ -56,7 +56,7 @@ def test_the_likeliest_word_of_every_place():
     logits = peaked([[(5, 2.0), (PAD, 9.0), (6, 1.0)], [(EOS, 9.0), (7, 3.0)]])
     logits[0, 1, 4] = 1.0
     logits[1, 0, 3] = 0.5
-    filler = Filler(lambda number, _: places([3, 2]), lambda canvas: logits.clone(), None, list)
+    filler = Filler(lambda *_: places([3, 2]), lambda canvas: logits.clone(), None, list)
     (first,), (second,) = search(filler, 2, method="greedy", alpha=0.0)
     assert (first.ids, second.ids) == ((5, 4, 6), (3, 7))
     shares = logits.log_softmax(-1)
@@ -68,7 +68,7 @@ def test_the_likeliest_word_of_every_place():
 def test_candidates_are_ranked_by_score_and_told_once():
     canvas = places([1, 2, 2, 1], [-0.5, -0.1, -0.2, -3.0])
     logits = peaked([[(4, 3.0)], [(5, 6.0), (6, 6.0)], [(5, 6.0), (6, 6.0)], [(7, 3.0)]])
-    filler = Filler(lambda number, generators: canvas, lambda _: logits.clone(), None, list)
+    filler = Filler(lambda *_: canvas, lambda _: logits.clone(), None, list)
     (outputs,) = search(filler, 1, beam=4, nbest=4)
     assert [output.ids for output in outputs] == [(5, 6), (4,), (7,)]
     shares = logits.log_softmax(-1)
@@ -91,7 +91,7 @@ def test_the_least_certain_places_are_filled_again():
         seen.append((tokens[0].tolist(), hidden[0].tolist()))
         return replace(canvas, hidden=hidden)
 
-    filler = Filler(lambda number, _: places([4]), fill, hide, list)
+    filler = Filler(lambda *_: places([4]), fill, hide, list)
     ((output,),) = search(filler, 1, method="greedy", passes=4)
     assert [sum(hidden) for _, hidden in seen] == [3, 2, 1]
     assert seen[0] == ([4, 5, 6, 7], [True, False, True, True])
@@ -108,7 +108,7 @@ def test_one_place_is_always_looked_at_again():
         counts.append(int(hidden.sum()))
         return replace(canvas, hidden=hidden)
 
-    filler = Filler(lambda number, _: places([1]), lambda canvas: peaked([[(4, 1.0)]]), hide, list)
+    filler = Filler(lambda *_: places([1]), lambda canvas: peaked([[(4, 1.0)]]), hide, list)
     search(filler, 1, method="greedy", passes=3)
     assert counts == [1, 1]
 
@@ -116,14 +116,14 @@ def test_one_place_is_always_looked_at_again():
 def test_blanks_and_what_they_say():
     logits = peaked([[(5, 5.0), (5, 5.0), (PAD, 5.0), (5, 5.0)]])
     read = lambda tokens: [token for place, token in enumerate(tokens) if token and token != ([0] + tokens)[place]]  # noqa: E731, RUF005
-    filler = Filler(lambda number, _: places([4]), lambda canvas: logits.clone(), None, read, blank=PAD)
+    filler = Filler(lambda *_: places([4]), lambda canvas: logits.clone(), None, read, blank=PAD)
     ((output,),) = search(filler, 1, method="greedy")
     assert output.ids == (5, 5)
 
 
 def test_damaged_weights_are_told():
     logits = torch.full((1, 2, WORDS), float("nan"))
-    filler = Filler(lambda number, _: places([2]), lambda canvas: logits, None, list)
+    filler = Filler(lambda *_: places([2]), lambda canvas: logits, None, list)
     with pytest.raises(ModelError, match="not numbers"):
         search(filler, 1, method="greedy")
 
@@ -137,7 +137,7 @@ def test_how_an_output_came_about():
     def fill(which):
         return (first if which is canvas else second).clone()
 
-    filler = Filler(lambda number, _: canvas, fill, lambda *_: object(), list, copies=False)
+    filler = Filler(lambda *_: canvas, fill, lambda *_: object(), list, copies=False)
     ((ids, writing),) = trace(filler, Request([20]), Search(method="greedy", passes=2))[0].items()
     assert ids == (4, 6)
     assert [each.tokens for each in writing.passes] == [(4, 5), (4, 6)]
