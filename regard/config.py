@@ -232,6 +232,7 @@ class Run(Options):
     task: Literal["translation"] = "translation"
     start: str | None = None  # go on from this model, or from some of its layers, with its tokenizers
     start_encoder: str | None = None  # begin with the encoder of this model, with its tokenizers
+    start_decoder: bool = False  # and with those parts of its decoder that this model has too
     data: Data = Data()
     text: Text = Text()
     model: dict[str, Any] = Field(default_factory=lambda: {"kind": "transformer"})  # kind, and that model's own options
@@ -244,6 +245,8 @@ class Run(Options):
     def _check(self) -> "Run":
         if self.start and self.start_encoder:
             raise ValueError("start has an encoder already: give start or start_encoder")
+        if self.start_decoder and not self.start_encoder:
+            raise ValueError("start_decoder = true needs start_encoder, the model it comes from")
         return self
 
 

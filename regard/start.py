@@ -1,4 +1,4 @@
-"""The weights a run begins with: fresh by its seed, those of a model or of some of its layers, or with its encoder."""
+"""The weights a run begins with: fresh by its seed, those of a model or some of its layers, or what another lends."""
 
 from collections.abc import Iterable
 
@@ -13,6 +13,7 @@ from regard.models.base import Model, build_model
 from regard.tasks.translation import Translation
 
 ENCODER = ("source.", "encoder.", "encoder_norm.")  # how the parameters of encoders begin that can be lent
+DECODER = ("decoder.", "decoder_norm.")
 
 
 def make_model(run: Run, task: Translation) -> Model:
@@ -29,7 +30,10 @@ def make_model(run: Run, task: Translation) -> Model:
         model.load_state_dict(found)
     if run.start_encoder is not None:
         directory, config = read_directory(run.start_encoder)
-        lend_encoder(model, load_model(directory, config), f"start_encoder = '{run.start_encoder}'")
+        lender, what = load_model(directory, config), f"start_encoder = '{run.start_encoder}'"
+        lend_encoder(model, lender, what)
+        if run.start_decoder:
+            lend_decoder(model, lender, what)
     return model
 
 
@@ -74,15 +78,34 @@ def split_name(name: str) -> tuple[str, int | None, str]:
 
 def lend_encoder(model: Model, other: Model, what: str) -> None:
     """Set the source table and the encoder to those of another model."""
+    ours, theirs = beginning_with(ENCODER, model), beginning_with(ENCODER, other)
+    if not ours:
+        raise ConfigError(f"{what}: this model has no encoder like that of a Transformer")
+    lend(ours, theirs, sorted(ours.keys() | theirs.keys()), what)
+
+
+def lend_decoder(model: Model, other: Model, what: str) -> None:
+    """Set all parts of the decoder that another model's has too; looking back becomes looking at all places."""
     ours, theirs = (
-        {name: each for name, each in of.named_parameters() if name.startswith(ENCODER)} for of in (model, other)
+        {name.replace("self_attention", "place_attention"): each for name, each in beginning_with(DECODER, of).items()}
+        for of in (model, other)
     )
-    for name in sorted(ours.keys() | theirs.keys()):
+    common = sorted(ours.keys() & theirs.keys())
+    if not common:
+        raise ConfigError(f"{what}: its decoder has no part in common with that of this model")
+    lend(ours, theirs, common, what)
+
+
+def beginning_with(names: tuple[str, ...], model: Model) -> dict[str, Tensor]:
+    """The parameters whose names begin so."""
+    return {name: each for name, each in model.named_parameters() if name.startswith(names)}
+
+
+@torch.no_grad()
+def lend(ours: dict[str, Tensor], theirs: dict[str, Tensor], names: Iterable[str], what: str) -> None:
+    """Set the named parameters to those of another model, which must be of the same shape."""
+    for name in names:
         shapes = [list(of[name].shape) if name in of else "nothing" for of in (theirs, ours)]
         if shapes[0] != shapes[1]:
             raise ConfigError(f"{what}: {name} is {shapes[0]} there, this model has {shapes[1]}")
-    if not ours:
-        raise ConfigError(f"{what}: this model has no encoder like that of a Transformer")
-    with torch.no_grad():
-        for name, parameter in ours.items():
-            parameter.copy_(theirs[name])
+        ours[name].copy_(theirs[name])

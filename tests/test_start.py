@@ -33,6 +33,17 @@ def test_an_encoder_can_be_lent(tmp_path, shop):
         ConfigError, match=r"start_encoder = '.*lender': encoder\.0\..* is \[24\] there, this model has \[20\]"
     ):
         regard.train(borrowing(shop, tmp_path / "lender", feed_forward=20), tmp_path / "other", quiet=True)
+    taught = regard.train(values | {"start_decoder": True}, tmp_path / "taught", quiet=True).engine.models[0]
+    own = []
+    for name, weight in taught.named_parameters():
+        known = name.replace("place_attention", "self_attention")
+        if known in theirs and not name.startswith("canvas"):
+            torch.testing.assert_close(weight, theirs[known], atol=1e-6, rtol=0)
+        else:
+            own.append(name)
+    assert all("positions" in name or name.startswith(("fertility", "canvas")) for name in own)
+    with pytest.raises(ConfigError, match="start_decoder = true needs start_encoder"):
+        regard.train(lender | {"start_decoder": True}, tmp_path / "none", quiet=True)
     with pytest.raises(ConfigError, match="give start or start_encoder"):
         regard.train(values | {"start": str(tmp_path / "lender")}, tmp_path / "both", quiet=True)
 

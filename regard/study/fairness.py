@@ -207,7 +207,7 @@ def _start(run: Run) -> str:
         told = f"{Path(start).name} ({identify(start)[:8]})"
     except ModelError:  # it is gone, but not what came of it
         told = Path(start).name
-    return told if run.start else f"encoder of {told}"
+    return told if run.start else f"encoder{' and decoder' if run.start_decoder else ''} of {told}"
 
 
 def _objective(run: Run) -> str:

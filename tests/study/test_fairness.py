@@ -103,6 +103,7 @@ def test_an_engine_and_a_judge_are_a_difference(shop, tmp_path):
     [
         ("starting weights", {"start": "{shop}/rnn"}),
         ("starting weights", {"start_encoder": "gone"}),
+        ("starting weights", {"start_encoder": "gone", "start_decoder": True}),
         ("objective and precision", {"reverse": Reverse(teacher="t")}),
         ("objective and precision", {"train": Train(max_steps=12, precision="bfloat16")}),
         ("stopping rule", {"train": Train(max_steps=13)}),
