@@ -71,6 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-train", action="store_true", help="a row that is not trained yet is an error")
     parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="rounds in which speed is measured")
+    parser.add_argument(
+        "--sentences", type=positive, default=50, metavar="N", help="sentences decoded one by one, for the latency"
+    )
+    parser.add_argument(
+        "--batch",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="sentences decoded together, for the throughput (default: as many as have 16,384 tokens × beam)",
+    )
     parser.add_argument("--skip-speed", action="store_true", help="measure neither speed nor memory")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_search(parser)
@@ -137,6 +147,8 @@ def read_arguments(arguments: argparse.Namespace) -> "tuple[list[Row], Question]
         reach=reach,
         sentence=sentence,
         rounds=0 if arguments.skip_speed else arguments.rounds,
+        sentences=arguments.sentences,
+        batch=arguments.batch,
         only_trained=arguments.no_train,
         device=arguments.device,
         quiet=arguments.quiet,

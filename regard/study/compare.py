@@ -37,6 +37,8 @@ class Question:
     reach: tuple[str, float] | None = None  # validation measure and value; none: chosen
     sentence: str = ""  # whose attention is shown
     rounds: int = 3  # of the speed; 0: only what is there
+    sentences: int = 50  # decoded one by one, for the latency
+    batch: int = 0  # sentences decoded together, for the throughput; 0: as many as have many tokens
     only_trained: bool = False
     device: str = "auto"
     quiet: bool = False
@@ -86,7 +88,8 @@ def compare(rows: Sequence[Row], output: Path, question: Question) -> tuple[dict
         searches = {row.name: found.facts[row.name].search for row in sound}
         texts = [pair.source for pair in question.held_out.pairs]
         versions = torch.get_num_threads(), machine(), torch.__version__
-        where = Circumstances(texts, question.held_out.data_sha256, question.device, *versions)
+        load = question.sentences, question.batch
+        where = Circumstances(texts, question.held_out.data_sha256, question.device, *versions, *load)
         found.speed = measure_speed(output / "speed.json", sound, searches, where, question.rounds, question.say)
     about = origin(question.command, 1, time.monotonic() - begun, question.held_out.data_sha256)
     del about["seed"]  # each row has its own

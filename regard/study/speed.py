@@ -19,8 +19,8 @@ from regard.predict import Predictor
 from regard.study.memory import measure_memory
 from regard.study.row import Row
 
-SENTENCES = 50  # decoded one by one
-WARM = 3  # and so many before the clock is looked at
+WARM = 3  # sentences decoded before the clock is looked at
+SOME = 50  # the same for large batches
 LINES = 1000  # decoded in large batches
 LARGE = 16_384  # source tokens × beam decoded together: more than any search takes by itself
 
@@ -37,6 +37,8 @@ class Circumstances:
     threads: int
     machine: str
     torch: str
+    sentences: int = 50  # decoded one by one
+    batch: int = 0  # sentences decoded together where the most is wanted; 0: as many as have LARGE tokens
 
 
 def interleaved(items: Sequence[Item], rounds: int) -> Iterator[tuple[int, Item]]:
@@ -58,8 +60,7 @@ def measure_speed(
     key = {
         "models": {row.name: row.identity() for row in rows},
         "search": {name: search.model_dump(mode="json") for name, search in searches.items()},
-        **{name: getattr(where, name) for name in ("data_sha256", "device", "threads", "machine", "torch")},
-        "sentences": SENTENCES,
+        **{name: value for name, value in vars(where).items() if name != "texts"},
         "lines": LINES,
         "batch_tokens": LARGE,
     }
@@ -70,7 +71,7 @@ def measure_speed(
         if len(kept["rounds"][row.name]) <= number:
             say(f"speed of {row.name}, round {number + 1} of {rounds}")
             predictor = row.load(where.device, where.threads)
-            kept["rounds"][row.name].append(measure_round(predictor, where.texts, searches[row.name]))
+            kept["rounds"][row.name].append(measure_round(predictor, where, searches[row.name]))
             write_json(path, kept)
     for row in rows if rounds else ():
         if row.name not in kept["memory"]:
@@ -108,14 +109,14 @@ def large(search: Search) -> Search:
     return search.model_copy(update={"batch_tokens": max(LARGE, search.batch_tokens)})
 
 
-def measure_round(predictor: Predictor, texts: Sequence[str], search: Search) -> dict[str, float]:
+def measure_round(predictor: Predictor, where: Circumstances, search: Search) -> dict[str, float]:
     """One round of one row."""
     greedy = search.model_copy(update={"method": "greedy", "nbest": 1})
-    few, many = spread(texts, SENTENCES), spread(texts, LINES)
+    few, many = spread(where.texts, where.sentences), spread(where.texts, LINES)
     whole = large(search).model_dump()
-    predictor.nbest(few, **whole)
+    predictor.nbest(few[:SOME], **whole)
     start = time.perf_counter()
-    found = predictor.nbest(many, **whole)
+    found = [output for batch in batches(many, where.batch) for output in predictor.nbest(batch, **whole)]
     seconds = time.perf_counter() - start
     return {
         "greedy_latency_seconds": latency(predictor, few, greedy),
@@ -123,6 +124,14 @@ def measure_round(predictor: Predictor, texts: Sequence[str], search: Search) ->
         "sentences_per_second": len(many) / seconds,
         "tokens_per_second": sum(len(outputs[0].ids) for outputs in found) / seconds,
     }
+
+
+def batches(texts: Sequence[str], size: int) -> list[Sequence[str]]:
+    """So many texts of about equal length together; 0: all, which the search divides by itself."""
+    if not size:
+        return [texts]
+    ordered = sorted(texts, key=len, reverse=True)
+    return [ordered[start : start + size] for start in range(0, len(ordered), size)]
 
 
 def latency(predictor: Predictor, texts: Sequence[str], search: Search) -> float:

@@ -196,10 +196,22 @@ def test_runs_and_models_and_what_is_chosen(compared, folder, call, shop, tmp_pa
 def test_speed_and_memory_are_in_the_table(compared, folder, call, monkeypatch, tmp_path, no_pictures):
     from regard.study import speed
 
-    monkeypatch.setattr(speed, "SENTENCES", 3)
     monkeypatch.setattr(speed, "measure_memory", lambda *_: {"peak_bytes": 3e8})
     out, *_ = compared
-    words = [out / "plain", out / "transformer", "--test", folder / "test.tsv", "-o", "fast", "--rounds", 1]
+    words = [
+        out / "plain",
+        out / "transformer",
+        "--test",
+        folder / "test.tsv",
+        "-o",
+        "fast",
+        "--rounds",
+        1,
+        "--sentences",
+        3,
+        "--batch",
+        2,
+    ]
     done = call("compare", *words, "--samples", 5, "--quiet", "--maximum-length", 4, "--line", 2)
     assert done.code == 0, done.err
     assert "peak" in done.out.decode()

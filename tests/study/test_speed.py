@@ -9,7 +9,7 @@ from regard.predict import load
 from regard.study import speed
 from regard.study.quality import row_search
 from regard.study.row import find_rows
-from regard.study.speed import Circumstances, interleaved, large, measure_round, measure_speed, summarise
+from regard.study.speed import Circumstances, batches, interleaved, large, measure_round, measure_speed, summarise
 
 
 def test_rows_take_turns():
@@ -25,10 +25,17 @@ def test_median_and_spread():
     assert summarise([{"x": 0.0}]) == {"x": {"median": 0.0, "spread": 0.0}}, "a model that says nothing"
 
 
-def test_a_round_of_a_real_model(shop, monkeypatch):
-    monkeypatch.setattr(speed, "SENTENCES", 3)
+def test_texts_of_like_length_are_decoded_together():
+    texts = ["a", "a b", "a b c", "b"]
+    assert batches(texts, 0) == [texts]
+    assert batches(texts, 3) == [["a b c", "a b", "a"], ["b"]]
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+def test_a_round_of_a_real_model(shop, batch):
     predictor = load(shop / "rnn")
-    figures = measure_round(predictor, ["a b", "b c d", "e"], predictor.search)
+    where = Circumstances(["a b", "b c d", "e"], "0", "cpu", 1, "m", "2", sentences=3, batch=batch)
+    figures = measure_round(predictor, where, predictor.search)
     assert set(figures) == {"greedy_latency_seconds", "latency_seconds", "sentences_per_second", "tokens_per_second"}
     assert all(value > 0 for value in figures.values())
     assert large(predictor.search).batch_tokens == speed.LARGE
