@@ -80,13 +80,13 @@ def row(name: str) -> list[str] | None:
     if interval:
         shown += f" ({' … '.join(shape(score, end) for end in interval)})"
     elif len(found) > 1 and "*" not in name:
-        shown = f"mean of {len(found)} seeds {shown}: {', '.join(shape(score, value) for value in values)}"
+        shown = f"mean of {len(found)} runs {shown}: {', '.join(shape(score, value) for value in values)}"
     recipe = f"[{name}](recipes/{name}.toml)" if (FOLDER / f"{name}.toml").exists() else f"`{name}`"
     return [recipe, task, shown, published, f"{minutes:,.0f} min, {threads} thread{'s' if threads != '1' else ''}"]
 
 
 def others(name: str) -> list[str]:
-    """The same recipe with other seeds: NAME.seed-2.result and so on."""
+    """Further runs of a recipe: NAME.seed-2.result and so on."""
     folders = sorted(FOLDER.glob(f"{name}.seed-*.result"))
     return [path.relative_to(FOLDER).as_posix().removesuffix(".result") for path in folders]
 
@@ -110,15 +110,15 @@ def fill(text: str) -> str:
 
 
 def figure(name: str) -> str:
-    """The main score of a recorded result, of several seeds their mean."""
+    """The main score of a recorded result, of several runs their mean."""
     found = [result for each in [name, *others(name)] if (result := read(each))]
     if not found:
         return "–"
     known = ABOUT[name][1] if name in ABOUT else ""
     score = next(each for each in (known, "tokenised_bleu", "exact_match") if each in found[0]["scores"])
     named = {"word_error": " word error", "exact_match": " right"}.get(score, "")
-    seeds = f" (mean of {len(found)} seeds)" if len(found) > 1 else ""
-    return shape(score, statistics.mean(result["scores"][score]["value"] for result in found)) + named + seeds
+    runs = f" (mean of {len(found)} runs)" if len(found) > 1 else ""
+    return shape(score, statistics.mean(result["scores"][score]["value"] for result in found)) + named + runs
 
 
 def render() -> str:

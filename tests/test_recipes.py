@@ -92,7 +92,7 @@ def test_the_table_tells_what_is_recorded(monkeypatch, tmp_path):
         (tmp_path / "scan" / f"{name}.result").mkdir(parents=True)
         result = {"scores": {"exact_match": {"value": value}}, "model": {"training": training}}
         (tmp_path / "scan" / f"{name}.result" / "result.json").write_text(json.dumps(result))
-    assert table.row("scan/simple")[2] == "mean of 2 seeds 37.50 %: 25.00 %, 50.00 %"
+    assert table.row("scan/simple")[2] == "mean of 2 runs 37.50 %: 25.00 %, 50.00 %"
 
 
 @pytest.mark.skipif(not (Path(os.environ.get("REGARD_DATA", "")) / "scan").is_dir(), reason="no SCAN here")
