@@ -24,6 +24,7 @@ from torch.autograd.function import once_differentiable
 
 LARGE = 2**20  # multiplications from which a call of oneDNN costs less than it saves
 FEW, ROWS = 8, 64  # a product has a multiple of ROWS rows, with fewer of FEW; with fewer than that it is MKL's
+THIN = 16  # numbers; a product with vectors shorter than that, as the scores of additive attention, is MKL's
 MANY = 96  # rows from which MKL's product is done by rows, where the weight does not change
 CPU_FACTS = Path("/proc/cpuinfo")
 
@@ -43,8 +44,10 @@ def is_wide(x: Tensor, outputs: int) -> bool:
     """Whether a product that makes so many outputs of each row of x is one for oneDNN."""
     if x.device.type != "cpu" or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return False
-    rows = x.numel() // max(1, x.size(-1))
-    return rows >= FEW and x.numel() * outputs >= LARGE and x.dtype == torch.float32 and has_wider_units()
+    rows, inputs = x.numel() // max(1, x.size(-1)), x.size(-1)
+    if min(inputs, outputs) < THIN or rows < FEW or rows * inputs * outputs < LARGE:
+        return False
+    return x.dtype == torch.float32 and has_wider_units()
 
 
 def multiply(
@@ -60,7 +63,14 @@ def multiply(
 
 def by_onednn(x: Float[Tensor, "M K"], weight: Tensor, bias: Tensor | None = None) -> Float[Tensor, "M N"]:
     """x Wᵀ + b; the weight may be packed."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return torch.ops.mkldnn._linear_pointwise(whole(x), whole(weight), bias, "none", [], "")
+
+
+def whole(matrix: Tensor) -> Tensor:
+    """A matrix by itself, stored as it is or turned: with a part of a wider one oneDNN is a thousand times slower."""
+    if matrix.is_mkldnn or matrix.is_contiguous() or matrix.t().is_contiguous():
+        return matrix
+    return matrix.contiguous()
 
 
 def weight_gradient(gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]) -> Float[Tensor, "N K"]:
@@ -72,12 +82,12 @@ def add_weight_gradient(
     total: Float[Tensor, "N K"], gradient: Float[Tensor, "M N"], x: Float[Tensor, "M K"]
 ) -> Float[Tensor, "N K"]:
     """Add ∂yᵀ x to `total`, in place."""
-    whole = len(x) - len(x) % ROWS if is_wide(x, gradient.size(1)) else 0
-    if whole:
-        first, second = gradient[:whole].t(), x[:whole].t()
+    done = len(x) - len(x) % ROWS if is_wide(x, gradient.size(1)) else 0
+    if done:
+        first, second = gradient[:done].t(), x[:done].t()
         is_long = len(first) > len(second)  # faster by up to 1.4 with the longer side inside
         total.add_(by_onednn(second, first).t() if is_long else by_onednn(first, second))
-    return total if whole == len(x) else total.addmm_(gradient[whole:].t(), x[whole:])
+    return total if done == len(x) else total.addmm_(gradient[done:].t(), x[done:])
 
 
 def pack_weight(weight: Float[Tensor, "N K"], anywhere: bool = False) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.data.batch import Batch
 from regard.nn.chance import drawing_from
 
-CACHED = 2**18  # numbers in the vectors of a part, source and target: 1 MB; twice as many are 3 % faster, with far more memory
+CACHED = 2**18  # numbers in the vectors of a part, source and target: 1 MB; twice as many need far more memory
 SMALL = 2**17  # with fewer, a thread is busier with calling than with computing
 
 Gradients = list[Tensor | None]

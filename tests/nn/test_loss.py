@@ -24,6 +24,7 @@ def test_chunked_loss_and_gradients_equal_the_plain_form(
     monkeypatch.setattr(loss_module, "ROWS", 7)
     monkeypatch.setattr(product, "ROWS", 7)
     monkeypatch.setattr(product, "FEW", 1)
+    monkeypatch.setattr(product, "THIN", 1)
     monkeypatch.setattr(product, "LARGE", 1)
     monkeypatch.setattr(product, "has_wider_units", lambda: wider)
     generator = torch.Generator().manual_seed(1)

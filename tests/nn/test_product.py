@@ -11,6 +11,7 @@ from regard.nn.product import (
     LARGE,
     MANY,
     ROWS,
+    THIN,
     Linear,
     Product,
     for_one_row,
@@ -29,6 +30,7 @@ def wide(request, monkeypatch):
     monkeypatch.setattr(product, "has_wider_units", lambda: request.param)
     monkeypatch.setattr(product, "LARGE", 1)
     monkeypatch.setattr(product, "FEW", 1)
+    monkeypatch.setattr(product, "THIN", 1)
     return request.param
 
 
@@ -93,6 +95,7 @@ def test_small_products_other_kinds_of_number_and_autocast_are_left_to_torch(mon
     assert is_wide(numbers(FEW, 64), LARGE // 64 // FEW)
     assert not is_wide(numbers(FEW, 64), LARGE // 64 // FEW - 1)
     assert not is_wide(numbers(FEW - 1, 64), LARGE)
+    assert not is_wide(numbers(LARGE // 8, 64), THIN - 1), "as the scores of additive attention"
     assert not is_wide(numbers(FEW, 64).double(), LARGE)
     with torch.autocast("cpu", torch.bfloat16):
         assert linear(numbers(64, 128), numbers(128, 128), None).dtype == torch.bfloat16
@@ -136,3 +139,13 @@ def test_a_weight_has_a_form_for_each_number_of_rows(with_onednn, monkeypatch):
         for rows in (1, 3, 4, MANY):
             x = torch.randn(rows, 8)
             torch.testing.assert_close(each.forward(x), wanted(x))
+
+
+def test_parts_of_wider_matrices_are_taken_out_of_them():
+    """oneDNN would compute with them as they are, a thousand times slower."""
+    wider = torch.randn(6, 8)
+    for matrix in (wider, wider.t(), product.pack_weight(wider, anywhere=True)):
+        assert product.whole(matrix) is matrix
+    for part in (wider[:, :4], wider.t()[:4], wider[:1].expand(6, 8)):
+        assert product.whole(part).is_contiguous()
+        assert torch.equal(product.whole(part), part)
