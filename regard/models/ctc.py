@@ -43,7 +43,7 @@ class CTC(Parallel):
     class Config(Sizes):
         tie: Literal["none", "all"] = "all"  # whether source and output share a table (target words are never read)
         stretch: Several = 3  # places for each source token (k)
-        glance: Fraction = 0.0  # share of the wrong places that is shown in training (0: none)
+        glance: Fraction = 0.0  # × the share of wrong places: of the words so many are shown in training
 
         @model_validator(mode="after")
         def _check(self) -> "CTC.Config":
