@@ -7,8 +7,8 @@ a word stands, only in which order words come.
 
     loss     = − log Σ_paths Π_t p(place t | x)                  paths: all ways to write y into the places (nn/ctc.py)
     output   = the likeliest token of every place, blanks and repetitions taken out
-    glance   places are filled once without a gradient; of the words on the best path for y as many as `glance` × the
-             number of wrong places are shown to the decoder, and the loss is that of a second filling
+    glance   places are filled once without a gradient; of the words on the best path for y `glance` × the share
+             of wrong places are shown to the decoder, and the loss is that of a second filling
 
 Differs from the papers: places begin with the source word's vector, not with a k-fold projection of its encoding; what
 is shown are words, never blanks, and the share stays the same (theirs falls from 0.5 to 0.3). No label smoothing.
