@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention import padding_mask
 from regard.nn.blocks import Dropout
-from regard.nn.product import linear, weight_gradient
+from regard.nn.product import linear, multiply, weight_gradient
 
 CellKind = Literal["vanilla", "gru", "lstm"]
 LAYERS = {"vanilla": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -36,7 +36,7 @@ class _Once(torch.autograd.Function):
     def forward(context: Any, weight: Tensor, uses: Uses) -> Tensor:
         context.uses = uses
         context.set_materialize_grads(False)
-        return weight.view_as(weight)
+        return weight.contiguous().view_as(weight)  # by itself, as products want it
 
     @staticmethod
     def backward(context: Any, _: None) -> tuple[Tensor, None]:  # type: ignore[override]
@@ -52,13 +52,13 @@ class _Use(torch.autograd.Function):
     def forward(context: Any, x: Tensor, plus: Tensor, weight: Tensor, uses: Uses) -> Tensor:
         context.save_for_backward(x, weight)
         context.uses, context.bias = uses, plus.dim() == 1
-        return torch.addmm(plus, x, weight.t())
+        return multiply(x, weight).add_(plus)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, weight = context.saved_tensors
         context.uses.append((x, gradient))
-        return gradient @ weight, gradient.sum(0) if context.bias else gradient, None, None
+        return multiply(gradient, weight.t()), gradient.sum(0) if context.bias else gradient, None, None
 
 
 def repeated(weight: Tensor) -> Product:

@@ -1,9 +1,9 @@
 """A decoder for one more position, as a search needs it: the same sums in as few and fast operations as torch has.
 
 What a step of a small model costs is not its arithmetic but the number of operations, and whether torch has a fast way
-for their shapes. Here queries, keys and values are one product, vectors have no dimension for the position, products
-of few rows are weight times columns (`times`), attention looks at a multiple of 16 places (for fewer, torch leaves its
-fast kernels), and no Python runs between operations.
+for their shapes. Here queries, keys and values are one product, vectors have no dimension for the position, each
+product is made in the way that suits its size (`way_of`), attention looks at a multiple of 16 places (for fewer, torch
+leaves its fast kernels), and no Python runs between operations.
 
 The beams of a sentence share its places, and each sees those of its own line: a beam that goes on from another one
 takes over what that one sees, and no key is copied. The contract tests hold a model's steps equal to its pass over all
@@ -25,16 +25,18 @@ from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
-from regard.nn.product import MANY, Product
+from regard.nn.product import LARGE, MANY, Product
 from regard.nn.self_attention import SelfAttention
 
 PARTS = (
     "self_attention", "cross_attention", "feed_forward", "around_attention", "around_cross", "around_feed_forward",
 )  # fmt: skip
-WIDE = 3 * 2**20  # rows × weights of a layer from which calls of oneDNN cost less than they save
+PRODUCTS = ("into", "out", "ask", "tell", "inner", "outer")  # of a layer, as `products_of` makes them
+REPLACED = (*(f"times_{name}" for name in PRODUCTS), "activate")  # functions for which there are several ways
 GRAIN = 16  # places: as many numbers as a register of the widest vector units has
 
-Times = Callable[[Tensor, Tensor, Tensor], Tensor]  # weight, bias, x [N,D] → [V,N]
+Times = Callable[[Tensor, Tensor, Tensor], Tensor]  # weight, bias, x [N,D] → [N,V]
+Ways = tuple[Callable[..., Tensor], ...]  # what is done in the places of REPLACED
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,13 @@ class Sight(NamedTuple):
 class Layers:
     """The layers of a decoder, made ready for single steps."""
 
-    products: list[list[Product]]  # of each layer, as `products_of` names them
+    products: list[list[Product]]  # of each layer
     norms: list[list[Tensor]]  # weights and biases of the layer norms of each layer
     attentions: list[Attention]
     pre: bool  # layer norm before a part, not after it
     activation: str
     epsilon: float  # of the layer norms
-    chosen: "dict[int, tuple[Times, list[list[Tensor]]]]" = field(default_factory=dict)  # by the number of rows
+    chosen: "dict[int, tuple[Ways, list[list[Tensor]]]]" = field(default_factory=dict)  # by the number of rows
 
     @classmethod
     def of(cls, layers: Sequence[nn.Module]) -> "Layers | None":
@@ -135,17 +137,23 @@ class Layers:
         (pre, activation, epsilon), *others = kinds
         return None if others else cls(products, scales, attentions, pre, activation, epsilon)
 
-    def ready(self, rows: int) -> "tuple[Times, list[list[Tensor]]]":
+    def ready(self, rows: int) -> "tuple[Ways, list[list[Tensor]]]":
         """How so many rows are multiplied, and the weights and biases of each layer as that reads them."""
         if rows not in self.chosen:
-            wide = rows * sum(each.size for each in self.products[0]) >= WIDE
-            forms = [[each.form(rows, wide) for each in own] for own in self.products]
+            ways = tuple(way_of(each, rows) for each in self.products[0])
             weights = [
-                [*(part for form, each in zip(own, products, strict=True) for part in (form, each.bias)), *norms]
-                for own, products, norms in zip(forms, self.products, self.norms, strict=True)
+                [*(part for way, each in zip(ways, own, strict=True) for part in form_of(each, way, rows)), *norms]
+                for own, norms in zip(self.products, self.norms, strict=True)
             ]
-            self.chosen[rows] = way_of(forms[0][0], rows), weights
+            self.chosen[rows] = self._joined(ways), weights
         return self.chosen[rows]
+
+    def _joined(self, ways: tuple[Times, ...]) -> Ways:
+        """The ways of the products and of what is between the last two; oneDNN does a ReLU together with a product."""
+        *others, inner, outer = ways
+        if inner is packed_rows and self.activation == "relu":
+            return (*others, packed_relu, outer, as_it_is)
+        return (*ways, activate)
 
     @property
     def watched(self) -> bool:
@@ -166,8 +174,8 @@ class Stepper:
         """What the layers make of the next position, and the stepper to go on with."""
         past, layers = self.past.open(), self.layers
         places = past.pairs, past.seen, past.length, up(past.length)
-        way, weights = layers.ready(len(x))
-        x = scripted(all_layers, way)(x, weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
+        ways, weights = layers.ready(len(x))
+        x = scripted(all_layers, ways)(x, weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
         return x, replace(self, past=past, position=self.position + 1)
 
 
@@ -211,64 +219,93 @@ def all_layers(
     beams = seen.size(1)
     seen[:, :, length - beams : length].diagonal(0, 1, 2).zero_()  # each beam sees its own new place
     bias = seen[:, None, :, :total].expand(sentences, heads, beams, total).reshape(-1, beams, total)
+    # of each layer, by few operations: the places to be written, and the keys and values that are looked at
+    rooms = pairs.narrow(4, length - beams, beams).unbind(0)
+    past = pairs.flatten(2, 3).narrow(3, 0, total)  # [Y,2,B·H,C,d]
+    own_keys, own_values = past.select(1, 0).transpose(2, 3).unbind(0), past.select(1, 1).unbind(0)
     for number, own in enumerate(weights):
-        into, into_bias, out, out_bias, ask, ask_bias, tell, tell_bias, inner, inner_bias, outer, outer_bias = own[:12]
-        weight, shift, weight_2, shift_2, weight_3, shift_3 = own[12:]
-        room = pairs[number]
+        (
+            into, into_bias, out, out_bias, ask, ask_bias, tell, tell_bias, inner, inner_bias, outer, outer_bias,
+            weight, shift, weight_2, shift_2, weight_3, shift_3,
+        ) = own  # fmt: skip
         known = number % len(keys)
         # self-attention
         y = norm(x, weight, shift, epsilon) if pre else x
-        both = times(into, into_bias, y).view(heads, 3, size, sentences, beams)
-        room[:, :, :, length - beams : length].copy_(both[:, 1:].permute(1, 3, 0, 4, 2))
-        past = room[:, :, :, :total].flatten(1, 2)
-        y = torch.add(x, times(out, out_bias, look(both[:, 0], past[0].mT, past[1], bias)).t())
+        both = times_into(into, into_bias, y).view(sentences, beams, heads, 3, size)
+        rooms[number].copy_(both.narrow(3, 1, 2).permute(3, 0, 2, 1, 4))
+        y = times_out(out, out_bias, look(both.select(3, 0), own_keys[number], own_values[number], bias)).add_(x)
         x = y if pre else norm(y, weight, shift, epsilon)
         # attention to the memory
         y = norm(x, weight_2, shift_2, epsilon) if pre else x
-        query = times(ask, ask_bias, y).view(heads, size, sentences, beams)
-        y = torch.add(x, times(tell, tell_bias, look(query, keys[known], values[known], hidden)).t())
+        query = times_ask(ask, ask_bias, y).view(sentences, beams, heads, size)
+        y = times_tell(tell, tell_bias, look(query, keys[known], values[known], hidden)).add_(x)
         x = y if pre else norm(y, weight_2, shift_2, epsilon)
         # feed-forward
         y = norm(x, weight_3, shift_3, epsilon) if pre else x
-        y = torch.add(x, times(outer, outer_bias, activate(times(inner, inner_bias, y).t(), activation)).t())
+        y = times_outer(outer, outer_bias, activate(times_inner(inner, inner_bias, y), activation)).add_(x)
         x = y if pre else norm(y, weight_3, shift_3, epsilon)
     return x
 
 
-def times(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
-    """Weight [V,D] times the rows of x [N,D] as columns, with the bias → [V,N]: in the way that suits them.
-
-    Without Python, `scripted` puts that way itself in this place: a choice costs there as much as a small product.
-    """
-    return way_of(weight, x.size(0))(weight, bias, x)
-
-
 def few_rows(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
-    """With weights that are not in the cache, torch does it this way up to three times as fast as the next."""
-    return torch.mm(weight, x.t()).add_(bias[:, None])
+    """With weights that are not in the cache, torch does it this way up to three times as fast as the next.
+
+    TorchScript makes two operations of a sum and a product where it knows that the factor of the sum is one.
+    """
+    return torch.addmm(bias, weight, x.t(), beta=bias.size(1)).t()
 
 
 def many_rows(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
-    """Vectors stay rows, which costs less in all that comes after."""
-    return torch.mm(x, weight.t()).add_(bias).t()
+    """Vectors stay rows, which costs less in all that comes after; a single one is a row too."""
+    return F.linear(x, weight, bias)
 
 
 def packed_rows(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
     """With a weight that is packed by oneDNN."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "").t()
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-def way_of(weight: Tensor, rows: int) -> Times:
-    """How so many rows are multiplied with a weight in this form."""
-    if weight.is_mkldnn:
+def packed_relu(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+    """The same, and what is below zero is set to zero."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "relu", [], "")
+
+
+def as_it_is(inner: Tensor, activation: str) -> Tensor:
+    """What the product has done already."""
+    return inner
+
+
+def way_of(product: Product, rows: int) -> Times:
+    """How so many rows are multiplied."""
+    if product.packed.is_mkldnn and rows * product.size >= LARGE:
         return packed_rows
-    return few_rows if rows < MANY else many_rows
+    return few_rows if 1 < rows < MANY else many_rows
+
+
+def form_of(product: Product, way: Times, rows: int) -> tuple[Tensor, Tensor]:
+    """Weight and bias as that way reads them."""
+    assert product.bias is not None
+    weight = product.form(rows, way is packed_rows)
+    return weight, product.bias[:, None] if way is few_rows else product.bias
+
+
+def times(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+    """Weight [V,D] times the rows of x [N,D], with the bias → [N,V], in the way whose form they have.
+
+    Without Python, `scripted` puts that way itself in this place: a choice costs there as much as a small product.
+    """
+    if weight.is_mkldnn:
+        return packed_rows(weight, bias, x)
+    return (few_rows if bias.dim() == 2 else many_rows)(weight, bias, x)
+
+
+times_into = times_out = times_ask = times_tell = times_inner = times_outer = times
 
 
 def look(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-    """Attention of the beams of a sentence [H,d,B,K] together, each head as a sentence of its own → [N,D]."""
-    heads, size, sentences, beams = query.shape
-    turned = query.permute(2, 0, 3, 1).reshape(sentences * heads, beams, size)
+    """Attention of the beams of a sentence [B,K,H,d] together, each head as a sentence of its own → [N,D]."""
+    sentences, beams, heads, size = query.shape
+    turned = query.transpose(1, 2).reshape(sentences * heads, beams, size)
     weights = torch.baddbmm(bias, turned, keys, alpha=size**-0.5).softmax(-1)
     context = torch.bmm(weights, values).view(sentences, heads, beams, size)
     return context.transpose(1, 2).reshape(sentences * beams, heads * size)
@@ -280,12 +317,12 @@ def norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
 
 
 @cache
-def scripted(function: Callable[..., Tensor], way: Times | None = None) -> Callable[..., Tensor]:
-    """The function without Python between its operations; `way` takes the place of `times`."""
-    function = inspect.unwrap(function)
+def scripted(function: Callable[..., Tensor], ways: Ways = ()) -> Callable[..., Tensor]:
+    """The function without Python between its operations, some of which are done in the given ways."""
+    function, given = inspect.unwrap(function), dict(zip(REPLACED, ways, strict=False))
 
     def resolve(name: str) -> Any:  # what its file knows, also where a type checker is wrapped around it
-        found = way if name == "times" else function.__globals__.get(name)
+        found = given.get(name) or function.__globals__.get(name)
         return inspect.unwrap(found) if inspect.isfunction(found) else found
 
     with warnings.catch_warnings():

@@ -25,8 +25,9 @@ from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
 from regard.nn.product import FEW, LARGE, ROWS, pack_weight
 from regard.nn.self_attention import PositionalAttention, SelfAttention
-from regard.nn.step import norm, scripted
+from regard.nn.step import norm, scripted, up
 
+MANY = 2**13  # scores from which filling places up to a multiple of 16 costs less than it saves
 SMALL = 2**21  # scores up to which plain products are faster than torch's kernel, with several threads up to four times
 Look = tuple[Sequence[tuple[Tensor, Tensor]], Bool[Tensor, "B S"]]  # keys and values of each layer [B,H,S,d], and mask
 
@@ -76,14 +77,18 @@ class Stack:
         memory: Look | None = None,
     ) -> Float[Tensor, "N T D"]:
         """What the layers make of all positions; `memory` may have fewer rows, each for equally many of x."""
+        (rows, length), heads = mask.shape, self.heads
         pairs, seen = memory or ((), mask)
-        real, heads = real_places(mask), self.heads
+        if more := up(length) - length if rows * heads * length**2 >= MANY else 0:
+            x, mask = F.pad(x, (0, 0, 0, more)), F.pad(mask, (0, more))
+            places = None if places is None else F.pad(places, (0, 0, 0, more))
+        real = real_places(mask)
         y = scripted(all_parts)(
             pack(x.flatten(0, 1), real), *mask.shape, real, self.parts, self.weights, bias_of(mask, heads),
             mask.sum(1) == 1, x if places is None else places, [keys for keys, _ in pairs],
             [values for _, values in pairs], bias_of(seen, heads), heads, self.pre, self.activation, self.epsilon,
         )  # fmt: skip
-        return spread(y, real, mask.numel()).view(x.shape)
+        return spread(y, real, mask.numel()).view(x.shape)[:, :length]
 
 
 @dataclass(frozen=True)
@@ -196,7 +201,9 @@ def all_parts(
         weight, shift = own[-1]
         y = norm(x, weight, shift, epsilon) if pre else x
         if part == "forward":
-            y = activate(affine(own[0], y), activation)
+            relu = activation == "relu"  # which oneDNN does together with the product
+            y = affine(own[0], y, relu)
+            y = y if relu else activate(y, activation)
         elif part == "places":
             query, key = split(affine(own[0], places), 1, length, 2 * heads).chunk(2, 1)
             value = spread(affine(own[1], y), real, rows * length)
@@ -226,15 +233,18 @@ def all_parts(
     return x
 
 
-def affine(product: list[Tensor], x: Tensor, large: int = LARGE, few: int = FEW, many: int = ROWS) -> Tensor:
+def affine(
+    product: list[Tensor], x: Tensor, relu: bool = False, large: int = LARGE, few: int = FEW, many: int = ROWS
+) -> Tensor:
     """Rows of x [N,K] times a weight [K,V], given with its packed form and its bias → [N,V]."""
     weight, packed, bias = product
     rows = x.size(0)
     if packed.is_mkldnn and rows >= few and x.numel() * weight.size(1) >= large:
         more = -rows % (many if rows >= many else few)
         x = F.pad(x, [0, 0, 0, more]) if more > 0 else x
-        return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")[:rows]
-    return torch.addmm(bias, x, weight)
+        return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "relu" if relu else "none", [], "")[:rows]
+    y = F.linear(x, weight.t(), bias)
+    return y.relu_() if relu else y
 
 
 def pack(x: Tensor, real: Tensor | None) -> Tensor:

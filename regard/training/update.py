@@ -87,10 +87,13 @@ class Updater:
         self._loss: Callable[[Batch], tuple[Tensor, int]] = objective.loss
         if chooses_compile(options, self._device):
             self._loss = torch.compile(objective.loss, dynamic=True)
-        elif self._device.type == "cpu" and sum(parameter.numel() for parameter in self._parameters) <= LARGE:
-            keep_memory()
-            if getattr(objective.model, "in_parts", False):
-                self._parts = Parts(self._compute, width, torch.get_num_threads())
+        elif self._device.type == "cpu" and getattr(objective.model, "in_parts", False) and self._is_small:
+            keep_memory()  # threads that ask for pages side by side wait for each other
+            self._parts = Parts(self._compute, width, torch.get_num_threads())
+
+    @property
+    def _is_small(self) -> bool:
+        return sum(parameter.numel() for parameter in self._parameters) <= LARGE
 
     def update(self, batches: Sequence[Batch], step: int, scale: float = 1.0) -> Outcome:
         """Update the weights by the batches of step `step`, unless the loss or the gradient is not finite.

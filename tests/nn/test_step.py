@@ -6,7 +6,7 @@ import torch
 from regard.models.transformer import DecoderLayer, Transformer
 from regard.nn import product as products
 from regard.nn import step as short
-from regard.nn.product import for_one_row, pack_weight
+from regard.nn.product import Product
 from regard.nn.step import GRAIN, Layers, Past, Sight, Stepper
 
 WIDTH, HEADS = 16, 4
@@ -21,7 +21,7 @@ def make_layer(**options) -> DecoderLayer:
 def way(request, monkeypatch):
     """The operations as TorchScript, and as the Python they are written in."""
     if request.param == "python":
-        monkeypatch.setattr(short, "scripted", lambda function, way: function)
+        monkeypatch.setattr(short, "scripted", lambda function, ways: function)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -68,11 +68,16 @@ def test_layers_that_differ_have_no_steps():
 
 
 @pytest.mark.parametrize("rows", [1, 2, short.MANY - 1, short.MANY])
-def test_products_of_few_and_of_many_rows(rows):
+def test_products_of_few_and_of_many_rows(rows, monkeypatch):
     torch.manual_seed(1)
+    monkeypatch.setattr(short, "LARGE", 70)  # two rows of these weights
     weight, bias, x = torch.randn(7, 5), torch.randn(7), torch.randn(rows, 5)
-    for stored in (weight, for_one_row(weight), pack_weight(weight, anywhere=True)):
-        torch.testing.assert_close(short.times(stored, bias, x), (x @ weight.t() + bias).t())
+    wanted = x @ weight.t() + bias
+    for product in (Product.of(weight, bias), Product.of(weight, bias, anywhere=True)):
+        for own in (short.way_of(product, rows), short.few_rows, short.many_rows):
+            stored = short.form_of(product, own, rows)
+            torch.testing.assert_close(own(*stored, x), wanted)
+            torch.testing.assert_close(short.times(*stored, x), wanted)
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no oneDNN")
