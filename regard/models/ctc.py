@@ -31,6 +31,7 @@ from regard.models.transformer import Sizes, Transformer
 from regard.nn.attention import padding_mask
 from regard.nn.chance import draw
 from regard.nn.ctc import NEVER, best_path, collapse, ctc_log_probability, path_prices
+from regard.nn.loss import token_prices
 
 BLANK = BOS  # never stands inside an output
 
@@ -95,8 +96,11 @@ class CTC(Parallel):
     def output(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """No place is filled with PAD or EOS."""
         logits = super().output(hidden)
-        never = torch.tensor([PAD, EOS], device=logits.device)
-        return logits.index_fill(-1, never, torch.finfo(logits.dtype).min)
+        return logits.index_fill(-1, self._never, torch.finfo(logits.dtype).min)
+
+    @property
+    def _never(self) -> Int[Tensor, " n"]:
+        return torch.tensor([PAD, EOS], device=self.source.tokens.weight.device)
 
     def _places(self, memory: Memory) -> Canvas:
         assert memory.tokens is not None
@@ -109,15 +113,13 @@ class CTC(Parallel):
         canvas: Canvas,
         words: Int[Tensor, "N L"],
         length: Int[Tensor, "N"],
-    ) -> tuple[Float[Tensor, "N T Z"], Int[Tensor, "N T"]]:
-        """Log-probability of every state of the paths, and the likeliest token of every place."""
-        mask = canvas.mask
-        logits = self.output(hidden[mask]).float()
-        asked = with_blank(words)
+    ) -> tuple[Float[Tensor, "N T Z"], Float[Tensor, "N T"]]:
+        """Log-probability of every state of the paths, and of the likeliest token of every place."""
+        mask, asked = canvas.mask, with_blank(words)
         index = asked[:, None].expand(-1, mask.size(1), -1)[mask]
-        chosen = logits.gather(1, index) - logits.logsumexp(1, keepdim=True)
+        chosen, best = token_prices(hidden[mask].float(), *self.output_weights(), index, self._never)
         prices = chosen.new_zeros(*mask.shape, asked.size(1)).masked_scatter(mask[:, :, None], chosen)
-        likeliest = torch.full_like(canvas.tokens, PAD).masked_scatter(mask, logits.argmax(1))
+        likeliest = chosen.new_zeros(mask.shape).masked_scatter(mask, best)
         return path_prices(prices[:, :, 1:], prices[:, :, 0], length), likeliest
 
     @torch.no_grad()
@@ -127,7 +129,7 @@ class CTC(Parallel):
         path = best_path(prices, words, canvas.length, length)
         is_word: Bool[Tensor, "N T"] = (path % 2 == 1) & canvas.mask
         written = with_blank(words).gather(1, torch.where(is_word, path // 2 + 1, 0))
-        wrong = ((written != likeliest) & canvas.mask).sum(1)
+        wrong = ((prices.gather(2, path[:, :, None])[:, :, 0] < likeliest) & canvas.mask).sum(1)
         share = self.options.glance * wrong / canvas.length
         shown = draw(is_word, (share * is_word.sum(1)).long())
         return replace(canvas, tokens=torch.where(shown, written, canvas.tokens))

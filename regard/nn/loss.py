@@ -11,14 +11,19 @@ is constant along a row or a column is applied to the thin matrices instead:
     Σ_v z_v = h · Σ_v W_v + Σ_v b_v        p W = (e W) / Σe        pᵀ h = eᵀ (h / Σe)
 
 Where no logit can be so large that its power overflows (|z| ≤ |h| |W_v| + |b_v|) the maximum is not needed either.
+
+Where several tokens are asked for at every position, and what is made of their log-probabilities is not known here
+(`token_prices`), the gradient is made in the backward pass from logits that are computed a second time.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from regard.nn.product import ROWS, add_weight_gradient, multiply
 
@@ -59,14 +64,10 @@ class _ChunkedLoss(torch.autograd.Function):
         hidden_gradient = torch.empty_like(hidden) if learn else None
         weight_gradient = torch.zeros_like(weight) if learn else None
         bias_gradient = torch.zeros_like(bias) if learn and bias is not None else None
-        chunk = max(ROWS, CHUNK // len(weight) // ROWS * ROWS)
-        is_safe = hidden.device.type == "cpu" and largest_logit(hidden, weight, bias) < SAFE  # elsewhere one would wait
-        for start in range(0, len(hidden), chunk):
-            part = slice(start, start + chunk)
+        is_safe = never_overflows(hidden, weight, bias)
+        for part in chunks(hidden, weight):
             rows = hidden[part]
-            logits = multiply(rows * BITS, weight)
-            if bias is not None:
-                logits.add_(bias, alpha=BITS)
+            logits = in_bits(rows, weight, bias)
             loss -= (1 - smoothing) / BITS * logits.gather(1, labels[part, None]).sum()
             if not is_safe:
                 highest = logits.amax(1, keepdim=True)
@@ -99,6 +100,72 @@ class _ChunkedLoss(torch.autograd.Function):
         hidden, weight, bias = context.saved_tensors  # in place: a second backward is refused by torch
         of_bias = None if bias is None else bias.mul_(gradient)
         return hidden.mul_(gradient), weight.mul_(gradient), of_bias, None, None, None
+
+
+def token_prices(
+    hidden: Float[Tensor, "M D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, " V"] | None,
+    asked: Int[Tensor, "M Z"],
+    never: Int[Tensor, " n"],
+) -> tuple[Float[Tensor, "M Z"], Float[Tensor, " M"]]:
+    """Log-probabilities of the tokens that are asked for at each position, among all but those that never come.
+
+    Beside them that of the likeliest token, which has no gradient.
+    """
+    with torch.autocast(hidden.device.type, enabled=False):
+        return _ChunkedPrices.apply(hidden, weight, bias, asked, never)  # type: ignore[return-value]
+
+
+class _ChunkedPrices(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        context: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, asked: Tensor, never: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        context.save_for_backward(hidden, weight, bias, asked, never)
+        prices, best = hidden.new_empty(asked.shape), hidden.new_empty(len(hidden))
+        for part in chunks(hidden, weight):
+            logits = in_bits(hidden[part], weight, bias).index_fill_(1, never, float("-inf"))
+            highest = logits.amax(1, keepdim=True)
+            chosen = logits.gather(1, asked[part]) - highest
+            total = logits.sub_(highest).exp2_().sum(1, keepdim=True).log()
+            prices[part], best[part] = chosen / BITS - total, -total[:, 0]
+        context.mark_non_differentiable(best)
+        return prices, best
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        hidden, weight, bias, asked, never = context.saved_tensors
+        of_hidden, of_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+        of_bias = None if bias is None else torch.zeros_like(bias)
+        for part in chunks(hidden, weight):
+            logits = in_bits(hidden[part], weight, bias).index_fill_(1, never, float("-inf"))
+            powers = logits.sub_(logits.amax(1, keepdim=True)).exp2_()
+            own, total = gradient[part], powers.sum(1, keepdim=True)
+            powers.mul_(-own.sum(1, keepdim=True) / total).scatter_add_(1, asked[part], own)  # ∂z = g − p Σg
+            of_hidden[part] = multiply(powers, weight.t())
+            add_weight_gradient(of_weight, powers, hidden[part])
+            if of_bias is not None:
+                of_bias += powers.sum(0)
+        return of_hidden, of_weight, of_bias, None, None
+
+
+def chunks(hidden: Tensor, weight: Tensor) -> Iterator[slice]:
+    """Positions that are computed together."""
+    size = max(ROWS, CHUNK // len(weight) // ROWS * ROWS)
+    return (slice(start, start + size) for start in range(0, len(hidden), size))
+
+
+def in_bits(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Logits whose powers of 2 are wanted."""
+    logits = multiply(rows * BITS, weight)
+    return logits if bias is None else logits.add_(bias, alpha=BITS)
+
+
+def never_overflows(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether powers of all logits are normal numbers; on other devices than a CPU nobody waits for the answer."""
+    return hidden.device.type == "cpu" and largest_logit(hidden, weight, bias) < SAFE
 
 
 def largest_logit(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> float:

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from regard.nn import loss as loss_module
 from regard.nn import product
-from regard.nn.loss import largest_logit, token_loss
+from regard.nn.loss import largest_logit, token_loss, token_prices
 
 
 def plain(hidden, weight, bias, labels, smoothing):
@@ -38,6 +38,33 @@ def test_chunked_loss_and_gradients_equal_the_plain_form(
         value = function(inputs[0], inputs[1], inputs[2] if with_bias else None, labels, smoothing)
         (3 * value).backward()  # the gradient that comes from above is honoured
         results.append([value.detach(), *(tensor.grad for tensor in inputs)])
+    for ours, theirs in zip(*results, strict=True):
+        assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max()
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("size", [1.0, 1000.0], ids=["usual", "large"])
+def test_chunked_prices_and_gradients_equal_the_plain_form(monkeypatch, with_bias, dtype, tolerance, size):
+    monkeypatch.setattr(loss_module, "CHUNK", 7 * 11)  # several chunks of 7 rows, the last one short
+    monkeypatch.setattr(loss_module, "ROWS", 7)
+    generator = torch.Generator().manual_seed(1)
+    hidden = size * torch.randn(23, 8, generator=generator, dtype=dtype)
+    weight = torch.randn(11, 8, generator=generator, dtype=dtype)
+    bias = torch.randn(11, generator=generator, dtype=dtype) if with_bias else None
+    asked = torch.randint(3, 11, (23, 5), generator=generator)  # a token may be asked for twice
+    above = torch.randn(23, 5, generator=generator, dtype=dtype)
+    never, results = torch.tensor([0, 2]), []
+
+    def in_full(hidden, weight, bias, asked, never):
+        shares = F.linear(hidden, weight, bias).index_fill(1, never, float("-inf")).log_softmax(1)
+        return shares.gather(1, asked), shares.amax(1)
+
+    for function in (token_prices, in_full):
+        inputs = [tensor.clone().requires_grad_() for tensor in (hidden, weight, bias) if tensor is not None]
+        prices, best = function(inputs[0], inputs[1], inputs[2] if with_bias else None, asked, never)
+        (prices * above).sum().backward()
+        results.append([prices.detach(), best.detach(), *(tensor.grad for tensor in inputs)])
     for ours, theirs in zip(*results, strict=True):
         assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max()
 
