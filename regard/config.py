@@ -159,7 +159,7 @@ class Search(Options):
     seed: int = 1  # of sampling
     passes: Positive = 1  # of a model that fills places in parallel and can look at them again
     mean_fertility: bool = False  # of a model with fertilities: their rounded mean instead of the likeliest ones
-    batch_tokens: Positive = 4096  # source tokens × beam decoded together
+    batch_tokens: Positive = 6144  # source tokens × beam decoded together
 
     @property
     def candidates(self) -> int:

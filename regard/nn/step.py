@@ -25,13 +25,14 @@ from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
-from regard.nn.product import LARGE, MANY, Product
+from regard.nn.product import MANY, Product
 from regard.nn.self_attention import SelfAttention
 
 PARTS = (
     "self_attention", "cross_attention", "feed_forward", "around_attention", "around_cross", "around_feed_forward",
 )  # fmt: skip
 PRODUCTS = ("into", "out", "ask", "tell", "inner", "outer")  # of a layer, as `products_of` makes them
+WIDE = 3 * 2**18  # rows × weights from which a call of oneDNN costs less than it saves
 REPLACED = (*(f"times_{name}" for name in PRODUCTS), "activate")  # functions for which there are several ways
 GRAIN = 16  # places: as many numbers as a register of the widest vector units has
 
@@ -256,7 +257,7 @@ def few_rows(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
 
 
 def many_rows(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
-    """Vectors stay rows, which costs less in all that comes after; a single one is a row too."""
+    """Vectors stay rows, which costs less in all that comes after."""
     return F.linear(x, weight, bias)
 
 
@@ -277,8 +278,8 @@ def as_it_is(inner: Tensor, activation: str) -> Tensor:
 
 def way_of(product: Product, rows: int) -> Times:
     """How so many rows are multiplied."""
-    if product.packed.is_mkldnn and rows * product.size >= LARGE:
-        return packed_rows
+    if product.packed.is_mkldnn:
+        return packed_rows if rows * product.size >= WIDE else many_rows
     return few_rows if 1 < rows < MANY else many_rows
 
 

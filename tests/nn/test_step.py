@@ -70,7 +70,7 @@ def test_layers_that_differ_have_no_steps():
 @pytest.mark.parametrize("rows", [1, 2, short.MANY - 1, short.MANY])
 def test_products_of_few_and_of_many_rows(rows, monkeypatch):
     torch.manual_seed(1)
-    monkeypatch.setattr(short, "LARGE", 70)  # two rows of these weights
+    monkeypatch.setattr(short, "WIDE", 70)  # two rows of these weights
     weight, bias, x = torch.randn(7, 5), torch.randn(7), torch.randn(rows, 5)
     wanted = x @ weight.t() + bias
     for product in (Product.of(weight, bias), Product.of(weight, bias, anywhere=True)):
