@@ -14,7 +14,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
 from regard.nn.product import MANY, Product
 from regard.nn.self_attention import SelfAttention
+from regard.nn.threads import enough_threads
 
 PARTS = (
     "self_attention", "cross_attention", "feed_forward", "around_attention", "around_cross", "around_feed_forward",
@@ -138,6 +139,11 @@ class Layers:
         (pre, activation, epsilon), *others = kinds
         return None if others else cls(products, scales, attentions, pre, activation, epsilon)
 
+    @cached_property
+    def size(self) -> int:
+        """Weights of a layer."""
+        return sum(each.size for each in self.products[0])
+
     def ready(self, rows: int) -> "tuple[Ways, list[list[Tensor]]]":
         """How so many rows are multiplied, and the weights and biases of each layer as that reads them."""
         if rows not in self.chosen:
@@ -176,7 +182,9 @@ class Stepper:
         past, layers = self.past.open(), self.layers
         places = past.pairs, past.seen, past.length, up(past.length)
         ways, weights = layers.ready(len(x))
-        x = scripted(all_layers, ways)(x, weights, *places, *self.sight, layers.pre, layers.activation, layers.epsilon)
+        how = layers.pre, layers.activation, layers.epsilon
+        with enough_threads(len(x) * layers.size):
+            x = scripted(all_layers, ways)(x, weights, *places, *self.sight, *how)
         return x, replace(self, past=past, position=self.position + 1)
 
 

@@ -14,6 +14,7 @@ A stack is a row of parts, each with a residual connection and a layer norm arou
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from regard.nn.blocks import FeedForward, Residual, activate
 from regard.nn.product import FEW, LARGE, ROWS, pack_weight
 from regard.nn.self_attention import PositionalAttention, SelfAttention
 from regard.nn.step import norm, scripted, up
+from regard.nn.threads import enough_threads
 
 MANY = 2**13  # scores from which filling places up to a multiple of 16 costs less than it saves
 SMALL = 2**21  # scores up to which plain products are faster than torch's kernel, with several threads up to four times
@@ -64,6 +66,12 @@ class Stack:
             norms[0].eps,
         )
 
+    @cached_property
+    def size(self) -> int:
+        """Weights of a layer."""
+        every = sum(product[0].numel() for part in self.weights for product in part[:-1])
+        return every // self.parts.count(self.parts[0])
+
     @property
     def watched(self) -> bool:
         """Whether somebody wants to see where the layers look: a sweep shows it to nobody."""
@@ -83,11 +91,12 @@ class Stack:
             x, mask = F.pad(x, (0, 0, 0, more)), F.pad(mask, (0, more))
             places = None if places is None else F.pad(places, (0, 0, 0, more))
         real = real_places(mask)
-        y = scripted(all_parts)(
-            pack(x.flatten(0, 1), real), *mask.shape, real, self.parts, self.weights, bias_of(mask, heads),
-            mask.sum(1) == 1, x if places is None else places, [keys for keys, _ in pairs],
-            [values for _, values in pairs], bias_of(seen, heads), heads, self.pre, self.activation, self.epsilon,
-        )  # fmt: skip
+        with enough_threads(mask.numel() * self.size):
+            y = scripted(all_parts)(
+                pack(x.flatten(0, 1), real), *mask.shape, real, self.parts, self.weights, bias_of(mask, heads),
+                mask.sum(1) == 1, x if places is None else places, [keys for keys, _ in pairs],
+                [values for _, values in pairs], bias_of(seen, heads), heads, self.pre, self.activation, self.epsilon,
+            )  # fmt: skip
         return spread(y, real, mask.numel()).view(x.shape)[:, :length]
 
 

@@ -22,7 +22,8 @@ def priced(logits: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N V"], Float[Te
     if logits.numel() <= FEW or logits.device.type != "cpu":
         return logits.log_softmax(-1), logits.new_zeros(len(logits))
     total = (logits * BITS).exp2_().sum(-1)  # torch computes powers of 2 in a third of the time of others
-    if float(total.min()) > TINY and float(total.max()) < HUGE:
+    lowest, highest = total.aminmax()
+    if float(lowest) > TINY and float(highest) < HUGE:
         return logits, total.log()
     return logits, logits.logsumexp(-1)
 
@@ -71,7 +72,7 @@ def most_probable(prices: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
         return prices.argmax(1)
     whole, rest = prices[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)), prices[:, blocks * BLOCK :]
     block = maxima(whole).argmax(1)
-    inside = whole[torch.arange(len(prices), device=prices.device), block].max(1)
+    inside = whole.gather(1, block[:, None, None].expand(-1, 1, BLOCK)).squeeze(1).max(1)
     words = block * BLOCK + inside.indices
     if not rest.size(1):
         return words

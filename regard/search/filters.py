@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.config import Search
-from regard.data.batch import BOS, EOS, PAD
+from regard.data.batch import EOS
 from regard.errors import ModelError
 
 NEVER = float("-inf")
@@ -52,10 +52,10 @@ def restrict(scores: Tensor, history: Tensor, sentences: Sequence[int], request:
     rows, tokens = list(forced), list(forced.values())
     prices = scores[rows, tokens] if forced else None  # as the model gives them
     ends = scores[:, EOS].clone() if options.no_repeat else None
-    scores[:, PAD] = NEVER
-    scores[:, BOS] = NEVER
     if step < options.minimum_length:
-        scores[:, EOS] = NEVER
+        scores[:, : EOS + 1] = NEVER
+    else:
+        scores[:, :EOS] = NEVER  # PAD and BOS
     if ends is not None and step >= options.no_repeat:
         forbid_repeats(scores, history, options.no_repeat)
         stuck = scores.amax(-1) == NEVER
@@ -74,6 +74,8 @@ def remaining(over: Sequence[bool]) -> list[int] | None:
 
 def forced_tokens(step: int, sentences: Sequence[int], request: Request) -> dict[int, int]:
     """Rows with only one choice, which no filter takes away: the end at the limit, before it the given prefix."""
+    if request.prefixes is None and step < min(request.limits):
+        return {}
     forced = {}
     for row, sentence in enumerate(sentences):
         if step >= request.limits[sentence]:
