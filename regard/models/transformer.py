@@ -276,7 +276,11 @@ class Transformer(Autoregressive):
         return [layer.cross_attention for layer in layers]
 
     def lay_out(self) -> "Layout":
-        return Layout(Stack.of([*self.encoder], ENCODER), Layers.of([*self.decoder]), Projection.of(self.looking))
+        return Layout(
+            Stack.of([*self.encoder], ENCODER),
+            Layers.of([*self.decoder], self.decoder_norm),
+            Projection.of(self.looking),
+        )
 
     def start(self, memory: Memory, layout: "Layout | None" = None) -> "TransformerState | Stepper":
         rows, heads, width = len(memory.values), self.options.heads, self.options.width
@@ -290,13 +294,13 @@ class Transformer(Autoregressive):
     def decode(
         self, tokens: Int[Tensor, "N T"], memory: Memory, state: "TransformerState | Stepper | None" = None
     ) -> tuple[Float[Tensor, "N T D"], "TransformerState | Stepper | None"]:
-        x = self.target(tokens, state.position if state else 0)
         if isinstance(state, Stepper):
             outputs = []
-            for place in range(tokens.size(1)):
-                y, state = state.forward(x[:, place])
-                outputs.append(self.decoder_norm(y)[:, None])
+            for number in range(tokens.size(1)):
+                y, state = state.forward(tokens[:, number], self.target.entry(state.position))
+                outputs.append(y[:, None])
             return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), state
+        x = self.target(tokens, state.position if state else 0)
         caches: list[Any] = [*state.caches] if state else [None] * len(self.decoder)
         for number, layer in enumerate(self.decoder):
             keys, values = memory.projected[number % len(memory.projected)]

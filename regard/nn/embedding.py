@@ -54,3 +54,9 @@ class Embedding(nn.Module):
         if self.join == "add":
             return self.dropout(torch.add(places, vectors, alpha=self.scale))
         return self.dropout(torch.cat([vectors * self.scale, places.expand(len(ids), -1, -1)], -1))
+
+    def entry(self, position: int) -> tuple[Float[Tensor, "V E"], Float[Tensor, " P"], float]:
+        """What `forward` joins at one position, with nothing dropped: table, vector of the position, factor."""
+        table = self.tokens.weight
+        place = table.new_zeros(1) if self.positions is None else self.positions(position, 1)[0]
+        return table, place, self.scale

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
@@ -38,6 +38,7 @@ REPLACED = (*(f"times_{name}" for name in PRODUCTS), "activate")  # functions fo
 GRAIN = 16  # places: as many numbers as a register of the widest vector units has
 
 Times = Callable[[Tensor, Tensor, Tensor], Tensor]  # weight, bias, x [N,D] → [N,V]
+Entry = tuple[Tensor, Tensor, float]  # vectors of tokens, of the position, which is added or put beside; their factor
 Ways = tuple[Callable[..., Tensor], ...]  # what is done in the places of REPLACED
 
 
@@ -116,10 +117,11 @@ class Layers:
     pre: bool  # layer norm before a part, not after it
     activation: str
     epsilon: float  # of the layer norms
+    last: list[Tensor]  # weight and bias of a layer norm behind all layers, if there is one
     chosen: "dict[int, tuple[Ways, list[list[Tensor]]]]" = field(default_factory=dict)  # by the number of rows
 
     @classmethod
-    def of(cls, layers: Sequence[nn.Module]) -> "Layers | None":
+    def of(cls, layers: Sequence[nn.Module], last: nn.Module | None = None) -> "Layers | None":
         """Layers with the usual parts; None if they have parts that are not known here."""
         products, scales, attentions, kinds = [], [], [], set()
         for layer in layers:
@@ -137,7 +139,11 @@ class Layers:
             attentions += [own, cross]
             kinds.add((residuals[0].pre, forward.activation, norms[0].eps))
         (pre, activation, epsilon), *others = kinds
-        return None if others else cls(products, scales, attentions, pre, activation, epsilon)
+        return (
+            None
+            if others
+            else cls(products, scales, attentions, pre, activation, epsilon, [*last.parameters()] if last else [])
+        )
 
     @cached_property
     def size(self) -> int:
@@ -177,14 +183,14 @@ class Stepper:
     sight: Sight
     position: int = 0
 
-    def forward(self, x: Float[Tensor, "N D"]) -> tuple[Float[Tensor, "N D"], "Stepper"]:
-        """What the layers make of the next position, and the stepper to go on with."""
+    def forward(self, tokens: Int[Tensor, " N"], entry: Entry) -> tuple[Float[Tensor, "N D"], "Stepper"]:
+        """What the layers make of the next tokens, and the stepper to go on with."""
         past, layers = self.past.open(), self.layers
         places = past.pairs, past.seen, past.length, up(past.length)
-        ways, weights = layers.ready(len(x))
+        ways, weights = layers.ready(len(tokens))
         how = layers.pre, layers.activation, layers.epsilon
-        with enough_threads(len(x) * layers.size):
-            x = scripted(all_layers, ways)(x, weights, *places, *self.sight, *how)
+        with enough_threads(len(tokens) * layers.size):
+            x = scripted(all_layers, ways)(tokens, *entry, layers.last, weights, *places, *self.sight, *how)
         return x, replace(self, past=past, position=self.position + 1)
 
 
@@ -210,7 +216,11 @@ def up(number: int) -> int:
 
 
 def all_layers(
-    x: Tensor,  # [N,D]
+    tokens: Tensor,  # [N]
+    table: Tensor,  # [V,D], or narrower
+    place: Tensor,  # [D], or what is missing
+    factor: float,
+    last: list[Tensor],
     weights: list[list[Tensor]],
     pairs: Tensor,  # [Y,2,B,H,C,d]
     seen: Tensor,  # [B,K,C]
@@ -225,6 +235,11 @@ def all_layers(
 ) -> Tensor:
     """The next position through all layers; keys and values of its own are written at the last places."""
     sentences, heads, size = pairs.size(2), pairs.size(3), pairs.size(5)
+    x = torch.embedding(table, tokens)
+    if table.size(1) == heads * size:
+        x = torch.add(place, x, alpha=factor)
+    else:
+        x = torch.cat([x * factor, place.expand(x.size(0), -1)], 1)
     beams = seen.size(1)
     seen[:, :, length - beams : length].diagonal(0, 1, 2).zero_()  # each beam sees its own new place
     bias = seen[:, None, :, :total].expand(sentences, heads, beams, total).reshape(-1, beams, total)
@@ -253,7 +268,7 @@ def all_layers(
         y = norm(x, weight_3, shift_3, epsilon) if pre else x
         y = times_outer(outer, outer_bias, activate(times_inner(inner, inner_bias, y), activation)).add_(x)
         x = y if pre else norm(y, weight_3, shift_3, epsilon)
-    return x
+    return norm(x, last[0], last[1], epsilon) if len(last) > 0 else x
 
 
 def few_rows(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
