@@ -114,7 +114,7 @@ def token_prices(
     Beside them that of the likeliest token, which has no gradient.
     """
     with torch.autocast(hidden.device.type, enabled=False):
-        return _ChunkedPrices.apply(hidden, weight, bias, asked, never)  # type: ignore[return-value]
+        return _ChunkedPrices.apply(hidden, weight, bias, asked, never)
 
 
 class _ChunkedPrices(torch.autograd.Function):
@@ -125,10 +125,9 @@ class _ChunkedPrices(torch.autograd.Function):
         context.save_for_backward(hidden, weight, bias, asked, never)
         prices, best = hidden.new_empty(asked.shape), hidden.new_empty(len(hidden))
         for part in chunks(hidden, weight):
-            logits = in_bits(hidden[part], weight, bias).index_fill_(1, never, float("-inf"))
-            highest = logits.amax(1, keepdim=True)
-            chosen = logits.gather(1, asked[part]) - highest
-            total = logits.sub_(highest).exp2_().sum(1, keepdim=True).log()
+            logits = below_highest(hidden[part], weight, bias, never)
+            chosen = logits.gather(1, asked[part])
+            total = logits.exp2_().sum(1, keepdim=True).log()
             prices[part], best[part] = chosen / BITS - total, -total[:, 0]
         context.mark_non_differentiable(best)
         return prices, best
@@ -140,8 +139,7 @@ class _ChunkedPrices(torch.autograd.Function):
         of_hidden, of_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         of_bias = None if bias is None else torch.zeros_like(bias)
         for part in chunks(hidden, weight):
-            logits = in_bits(hidden[part], weight, bias).index_fill_(1, never, float("-inf"))
-            powers = logits.sub_(logits.amax(1, keepdim=True)).exp2_()
+            powers = below_highest(hidden[part], weight, bias, never).exp2_()
             own, total = gradient[part], powers.sum(1, keepdim=True)
             powers.mul_(-own.sum(1, keepdim=True) / total).scatter_add_(1, asked[part], own)  # ∂z = g − p Σg
             of_hidden[part] = multiply(powers, weight.t())
@@ -161,6 +159,12 @@ def in_bits(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Logits whose powers of 2 are wanted."""
     logits = multiply(rows * BITS, weight)
     return logits if bias is None else logits.add_(bias, alpha=BITS)
+
+
+def below_highest(rows: Tensor, weight: Tensor, bias: Tensor | None, never: Tensor) -> Tensor:
+    """The same less the highest of each row, −∞ for tokens that never come: no power is above one."""
+    logits = in_bits(rows, weight, bias).index_fill_(1, never, float("-inf"))
+    return logits.sub_(logits.amax(1, keepdim=True))
 
 
 def never_overflows(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> bool:

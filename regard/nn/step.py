@@ -139,11 +139,8 @@ class Layers:
             attentions += [own, cross]
             kinds.add((residuals[0].pre, forward.activation, norms[0].eps))
         (pre, activation, epsilon), *others = kinds
-        return (
-            None
-            if others
-            else cls(products, scales, attentions, pre, activation, epsilon, [*last.parameters()] if last else [])
-        )
+        behind: list[Tensor] = [*last.parameters()] if last else []
+        return None if others else cls(products, scales, attentions, pre, activation, epsilon, behind)
 
     @cached_property
     def size(self) -> int:

@@ -19,7 +19,7 @@ def enough_threads(work: int) -> Iterator[None]:
     if threads == 1 or work > LITTLE:
         yield
         return
-    torch.set_num_threads(1)  # of this thread alone, and in less than a microsecond
+    torch.set_num_threads(1)  # in less than a microsecond; other threads that run already keep theirs
     try:
         yield
     finally:
