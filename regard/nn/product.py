@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 LARGE = 2**20  # multiplications from which a call of oneDNN costs less than it saves
 FEW, ROWS = 8, 64  # a product has a multiple of ROWS rows, with fewer of FEW; with fewer than that it is MKL's
 THIN = 16  # numbers; a product with vectors shorter than that, as the scores of additive attention, is MKL's
-MANY = 96  # rows from which MKL's product is done by rows, where the weight does not change
+MANY = 64  # rows from which MKL's product is done by rows, where the weight does not change
 CPU_FACTS = Path("/proc/cpuinfo")
 
 
@@ -103,7 +103,7 @@ class Product:
     """A weight for products with any number of rows, for as long as it does not change."""
 
     weight: Float[Tensor, "N K"]
-    alone: Float[Tensor, "N K"]  # the same for a single row
+    turned: Float[Tensor, "N K"]  # the same stored as [in, out]
     packed: Tensor  # the same as oneDNN reads it, where that is used
     bias: Float[Tensor, " N"] | None
 
@@ -112,7 +112,7 @@ class Product:
     def of(cls, weight: Float[Tensor, "N K"], bias: Float[Tensor, " N"] | None, anywhere: bool = False) -> "Product":
         """From weight and bias; packed where oneDNN is the faster library, or wherever it is."""
         weight = weight.contiguous()
-        return cls(weight, for_one_row(weight), pack_weight(weight, anywhere), bias)
+        return cls(weight, weight.t().contiguous().t(), pack_weight(weight, anywhere), bias)
 
     @property
     def size(self) -> int:
@@ -123,7 +123,9 @@ class Product:
         """The form of the weight that suits so many rows; `wide`: if oneDNN can do it, it is to do it."""
         if wide and self.packed.is_mkldnn:
             return self.packed
-        return self.alone if rows == 1 else self.weight
+        outputs, inputs = self.weight.shape
+        by_rows = outputs > inputs if rows == 1 else rows >= MANY  # a single row reads along the longer side
+        return self.turned if by_rows else self.weight
 
     def forward(self, x: Float[Tensor, "M K"]) -> Float[Tensor, "M N"]:
         """Weight times each row, with the bias."""
@@ -132,11 +134,6 @@ class Product:
             return by_onednn(x, weight, self.bias)
         columns = torch.mm(weight, x.t()) if len(x) < MANY else torch.mm(x, weight.t()).t()
         return (columns if self.bias is None else columns.add_(self.bias[:, None])).t()
-
-
-def for_one_row(weight: Tensor) -> Tensor:
-    """The same weight [out, in], stored along its longer side: so a product with a single row reads it fastest."""
-    return weight.t().contiguous().t() if weight.size(0) > weight.size(1) else weight
 
 
 class Linear(nn.Linear):

@@ -14,7 +14,6 @@ from regard.nn.product import (
     THIN,
     Linear,
     Product,
-    for_one_row,
     has_wider_units,
     is_wide,
     linear,
@@ -116,13 +115,6 @@ def test_only_processors_whose_widest_units_mkl_leaves_idle_need_another_library
     assert has_wider_units.__wrapped__() == wider
 
 
-def test_for_a_single_row_a_weight_is_stored_along_its_longer_side():
-    weight = torch.randn(7, 5)
-    assert torch.equal(for_one_row(weight), weight)
-    assert for_one_row(weight).t().is_contiguous()
-    assert for_one_row(weight.t().contiguous()).is_contiguous()
-
-
 @pytest.mark.parametrize("with_onednn", [True, False])
 def test_a_weight_has_a_form_for_each_number_of_rows(with_onednn, monkeypatch):
     torch.manual_seed(1)
@@ -134,11 +126,13 @@ def test_a_weight_has_a_form_for_each_number_of_rows(with_onednn, monkeypatch):
     ]:
         assert each.form(1, False).t().is_contiguous(), "along its longer side"
         assert each.form(3, False).is_contiguous()
+        assert each.form(MANY, False).t().is_contiguous()
         assert each.form(4, True).is_mkldnn == with_onednn
         assert with_onednn or each.form(4, True).is_contiguous()
         for rows in (1, 3, 4, MANY):
             x = torch.randn(rows, 8)
             torch.testing.assert_close(each.forward(x), wanted(x))
+    assert Product.of(weight.t(), None).form(1, False).is_contiguous(), "along its longer side"
 
 
 def test_parts_of_wider_matrices_are_taken_out_of_them():
