@@ -56,6 +56,7 @@ class Data(Options):
     batch_tokens: Positive = 4096  # budget of a batch: rows × longest row of either side
     batch_rows: Positive = 1024  # and never more rows than this
     workers: Count = 0  # loader processes; the order of batches does not depend on it
+    aligner: str | None = None  # a model: fertilities follow what it looks at (none: the aligner's links)
 
 
 TokenizerKind = Literal["bytes", "characters", "words", "bpe", "unigram"]
@@ -352,7 +353,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     return values
 
 
-FILES = ("train", "valid", "test", "prepared")  # keys of the data section that name files
+FILES = ("train", "valid", "test", "prepared", "aligner")  # keys of the data section that name files
 
 
 def locate(name: Any, recipe: Path) -> Any:

@@ -143,7 +143,7 @@ def carry_out(run: Run, directory: Path, device: torch.device, progress: Progres
     run = set_growth(run, prepared)
     model = make_model(run, prepared.task).to(device)
     check_lengths(prepared, model.limit, "the model")
-    prepared = add_columns(prepared, model.needs, progress.say)
+    prepared = add_columns(prepared, model.needs, progress.say, run.data.aligner)
     describe(run, prepared, model, progress.say)
     evaluator = Evaluator(run, prepared)
     loader = Loader(prepared.train, run.data.batch_tokens, run.data.batch_rows, run.seed, run.data.workers)

@@ -1,11 +1,15 @@
 """Columns are made when a model asks for them, once, and say what they should."""
 
+import shutil
+
+import numpy as np
 import pytest
 
 import regard
+from regard.align.fertility import fertility
 from regard.columns import add_columns
 from regard.data.store import Store
-from regard.errors import ConfigError
+from regard.errors import ConfigError, ModelError
 from regard.prepare import open_prepared
 
 NAT = {"kind": "nonautoregressive", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
@@ -41,20 +45,56 @@ def test_a_column_is_made_once(run):
         add_columns(prepared, ["moods"], said.append)
 
 
-def test_one_store_without_it_makes_both_anew(run, shop, tmp_path):
-    regard.train(
-        {
-            "data": {"train": str(shop / "test.tsv"), "valid": str(shop / "test.tsv"), "batch_tokens": 400},
-            "text": {"source": "words", "target": "words", "joint": True},
-            "model": {"kind": "transformer", "width": 8, "heads": 2, "feed_forward": 16},
-            "train": {"max_steps": 1, "validate_every": 1, "decode_limit": 0},
-        },
-        tmp_path / "other",
-        quiet=True,
-    )
+@pytest.fixture(scope="module")
+def looking(shop, tmp_path_factory):
+    """A finished run of a model with attention, whose corpus has no columns."""
+    directory = tmp_path_factory.mktemp("columns") / "looking"
+    values = {
+        "data": {"train": str(shop / "test.tsv"), "valid": str(shop / "test.tsv"), "batch_tokens": 400},
+        "text": {"source": "words", "target": "words", "joint": True},
+        "model": {"kind": "transformer", "width": 8, "heads": 2, "feed_forward": 16},
+        "train": {"max_steps": 1, "validate_every": 1, "decode_limit": 0},
+    }
+    regard.train(values, directory, quiet=True)
+    return directory
+
+
+def without_columns(looking, directory):
+    """A copy of its corpus."""
+    return open_prepared(shutil.copytree(looking / "data", directory))
+
+
+def test_one_store_without_it_makes_both_anew(run, looking, tmp_path):
     said = []
-    prepared = add_columns(open_prepared(tmp_path / "other" / "data"), ["fertility"], said.append)
+    prepared = add_columns(without_columns(looking, tmp_path / "data"), ["fertility"], said.append)
     assert any("fertilities: mean" in line for line in said)
     with_it = Store(run / "data" / "train")
     rows = range(len(with_it))
     assert (prepared.train.batch(rows).extra["fertility"] == with_it.batch(rows).extra["fertility"]).all()
+
+
+def test_fertilities_can_follow_what_a_model_looks_at(run, looking, tmp_path):
+    said = []
+    prepared = add_columns(without_columns(looking, tmp_path / "data"), ["fertility"], said.append, str(looking))
+    assert f"by what {looking} looks at" in said[0]
+    model = regard.load(looking)
+    found = prepared.train.batch(range(len(prepared.train)))
+    for number in range(0, len(prepared.train), 7):
+        source, target = prepared.train.source(number), prepared.train.target(number)
+        maps = model.engine.cross_attention([source.tolist()], [target.tolist()])
+        assert maps is not None
+        weights = maps[0, : len(target) - 1, : len(source) - 1]
+        links = frozenset((int(place), word) for word, place in enumerate(weights.argmax(1)))
+        expected = fertility(links, len(source) - 1, len(target) - 1)
+        assert (found.extra["fertility"][number, : len(source) - 1] == expected).all()
+    by_words = Store(run / "data" / "train").batch(range(len(prepared.train)))
+    assert not np.array_equal(found.extra["fertility"], by_words.extra["fertility"])
+
+
+def test_a_model_that_aligns_has_the_tokens_of_the_corpus(looking, tmp_path):
+    prepared = without_columns(looking, tmp_path / "data")
+    (tmp_path / "data" / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"data\.aligner = '.*looking': its tokenizers are not those of"):
+        add_columns(prepared, ["fertility"], [].append, str(looking))
+    with pytest.raises(ModelError, match="no such model directory"):
+        add_columns(prepared, ["fertility"], [].append, str(tmp_path / "nowhere"))
