@@ -205,10 +205,11 @@ class Predictor:
                 source=text,
                 text=hypothesis.text,
                 score=hypothesis.score,
-                layers=self.engine.attend(source, [*hypothesis.ids, EOS]),
-                writing=self._describe_writing(writings.get(hypothesis.ids)),
+                layers=self.engine.attend(source, [*hypothesis.ids, EOS], writing),
+                writing=self._describe_writing(writing),
             )
             for hypothesis in hypotheses
+            for writing in [writings.get(hypothesis.ids)]
         ]
         return AttentionReport(views, self.describe())
 

@@ -161,7 +161,7 @@ class CTranslate2Engine:
         found = self.translator.score_batch(tokens, wanted, max_input_length=0)
         return [np.array(each.log_probs, np.float32) for each in found]
 
-    def attend(self, source: Sequence[int], target: Sequence[int]) -> "list[Map]":
+    def attend(self, source: Sequence[int], target: Sequence[int], writing: Writing | None = None) -> "list[Map]":
         """Only torch shows attention."""
         raise refuse("attention maps")
 

@@ -142,9 +142,12 @@ class NativeEngine:
         return model.output(model.decode(shift_right(model.tensors(batch).target), memory)[0])
 
     @torch.inference_mode()
-    def attend(self, source: Sequence[int], target: Sequence[int]) -> list[Map]:
-        """What every attention of the first model looks at in one pair (ids that end in EOS)."""
-        return layers_of(self._recorded([source], [target]), 0, len(source), len(target))
+    def attend(self, source: Sequence[int], target: Sequence[int], writing: Writing | None = None) -> list[Map]:
+        """What every attention of the first model looks at in one pair (ids that end in EOS).
+
+        Of an output whose words were written all at once, with its `writing`: when they were for the last time.
+        """
+        return layers_of(self._recorded([source], [target], writing), 0, len(source), len(target))
 
     @torch.inference_mode()
     def cross_attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> np.ndarray | None:
@@ -164,14 +167,16 @@ class NativeEngine:
     def close(self) -> None:
         """There is nothing to end."""
 
-    def _recorded(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Mapping[str, Tensor]:
+    def _recorded(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], writing: Writing | None = None
+    ) -> Mapping[str, Tensor]:
         """Attention maps of one teacher-forced pass of the first model."""
         model = self.models[0]
         batch = make_batch(sources, targets)
         with record(model) as maps:
             places = None
             if isinstance(model, Parallel):
-                places = model.filled(model.tensors(batch)).places
+                places = model.filled(model.tensors(batch), writing).places
             else:
                 model(batch)
         if places is None:

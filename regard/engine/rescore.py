@@ -70,9 +70,9 @@ class Rescoring:
         """By the model itself."""
         return self.finder.score(sources, targets)
 
-    def attend(self, source: Sequence[int], target: Sequence[int]) -> "list[Map]":
+    def attend(self, source: Sequence[int], target: Sequence[int], writing: Writing | None = None) -> "list[Map]":
         """By the model itself."""
-        return self.finder.attend(source, target)
+        return self.finder.attend(source, target, writing)
 
     def cross_attention(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> np.ndarray | None:
         """By the model itself."""

@@ -122,7 +122,7 @@ class Workers:
         """Log-probability of each target token (ids that end in EOS)."""
         return [np.array(row, np.float32) for row in self._ask("score", sources, targets)]
 
-    def attend(self, source: Sequence[int], target: Sequence[int]) -> "list[Map]":
+    def attend(self, source: Sequence[int], target: Sequence[int], writing: Writing | None = None) -> "list[Map]":
         """Maps are not sent between processes."""
         raise ConfigError("attention maps: load the model without workers")
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.data.batch import EOS, PAD, Batch
+from regard.data.batch import EOS, PAD, Batch, Writing
 from regard.models.base import Memory, Model, check_shared
 from regard.models.transformer import (
     ENCODER,
@@ -180,11 +180,17 @@ class Parallel(Model):
             x = layer(x, mask, positions, keys, values, memory.mask)
         return self.decoder_norm(x)
 
-    def filled(self, batch: Batch) -> Filled:
-        """The places of a known target."""
+    def filled(self, batch: Batch, writing: Writing | None = None) -> Filled:
+        """The places of known targets; of one target with its `writing`, as they were filled for the last time."""
         memory = self.encode(batch)
-        canvas, _ = self.teach(batch, memory)
+        canvas = self.teach(batch, memory)[0] if writing is None else self.unfilled(writing)
         return self.told(batch, canvas, self.fill(canvas, memory))
+
+    def unfilled(self, writing: Writing) -> Canvas:
+        """The places of an output before they were filled for the last time."""
+        weight = self.source.tokens.weight
+        tokens = torch.tensor([writing.start], device=weight.device)
+        return Canvas(tokens, tokens.new_tensor([tokens.size(1)]), weight.new_zeros(1))
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
         """The end of a target, which has no place of its own, has the probability of all that is not a word."""
@@ -237,3 +243,12 @@ class Refining(Parallel):
     @abstractmethod
     def hide(self, canvas: Canvas, tokens: Int[Tensor, "N T"], hidden: Bool[Tensor, "N T"]) -> Canvas:
         """The canvas filled with tokens, but for the hidden places."""
+
+    def unfilled(self, writing: Writing) -> Canvas:
+        canvas = super().unfilled(writing)
+        if len(writing.passes) == 1:
+            return canvas
+        tokens, hidden = (
+            canvas.tokens.new_tensor([each]) for each in (writing.passes[-2].tokens, writing.passes[-1].fresh)
+        )
+        return self.hide(canvas, tokens, hidden.bool())

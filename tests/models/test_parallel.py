@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ from regard.engine.native import NativeEngine
 from regard.errors import ConfigError
 from regard.models.base import build_model
 from regard.models.parallel import Parallel, copied
+from regard.view.record import record
 
 SECTION = {
     "kind": "nonautoregressive", "width": 8, "heads": 2, "feed_forward": 12, "encoder_layers": 2, "decoder_layers": 2,
@@ -79,3 +81,35 @@ def test_forced_beginnings_are_refused(model):
 def test_heads_must_divide_the_width(kind):
     with pytest.raises(ConfigError, match="width 10 cannot be divided into 4 heads"):
         build_model({"kind": kind, "width": 10, "heads": 4}, 9, 9)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("changes", "search"),
+    [
+        ({}, Search(beam=4, nbest=4)),
+        ({"kind": "maskpredict", "longest": 8, "most": None}, Search(beam=3, nbest=3, passes=4)),
+        ({"kind": "maskpredict", "longest": 8, "most": None}, Search(method="greedy")),
+        ({"kind": "ctc", "stretch": 3, "most": None}, Search(method="greedy")),
+    ],
+)
+def test_the_last_pass_can_be_made_again(tiny_model, changes, search):
+    """What is shown of an output is what its places looked at when they were filled as the search has filled them."""
+    section = {key: value for key, value in (SECTION | changes).items() if value is not None}
+    model, source = tiny_model(section, 0, 9, 9, scale=0.4), [4, 5, 6, 7, 2]
+    engine = NativeEngine([model])
+    found = engine.writings(source, search)
+    assert len(found) == search.nbest
+    for ids, writing in found.items():
+        target = [*ids, EOS]
+        with torch.no_grad(), record(model) as maps:
+            filled = model.filled(model.tensors(make_batch([source], [target])), writing)
+        shares = model.output(filled.hidden)[0].detach().softmax(1)
+        for place, (word, certain, fresh) in enumerate(zip(*vars(writing.passes[-1]).values(), strict=True)):
+            if fresh:
+                assert float(shares[place, word]) == pytest.approx(certain, rel=1e-4)
+        shown = {each.name: each.weights for each in engine.attend(source, target, writing)}
+        made = maps["decoder.1.cross_attention"][0]
+        if filled.places is not None:
+            made = made[:, filled.places[0, : len(ids)]]
+        assert np.allclose(shown["decoder.1.cross_attention"][:, : len(ids)], made[:, : len(ids)], atol=1e-6)
