@@ -104,7 +104,7 @@ def check_lines(directory: Path, arguments: argparse.Namespace) -> list[str]:
     """Real source lines: those given, or those the run validated on."""
     from regard.data.text import read_lines, read_pairs
 
-    kept = directory.parent / "data" / "valid.jsonl"
+    kept = corpus_of(directory.parent) / "valid.jsonl"
     if arguments.check:
         found, lines = arguments.check, read_lines(arguments.check)
     elif kept.is_file():
@@ -115,6 +115,15 @@ def check_lines(directory: Path, arguments: argparse.Namespace) -> list[str]:
     if not real:
         raise ConfigError(f"{found}: no lines to check the export with")
     return real
+
+
+def corpus_of(run: Path) -> Path:
+    """The prepared corpus a run has made, or the one it was given."""
+    from regard.config import read_toml
+
+    options = run / "run.toml"
+    given = read_toml(options).get("data", {}).get("prepared") if options.is_file() else None
+    return Path(given) if given else run / "data"
 
 
 def with_export(torch: "Predictor", folder: Path, facts: dict[str, Any]) -> "Predictor":

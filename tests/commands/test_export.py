@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import tomli_w
 
 import regard
+from regard.config import read_toml
 from regard.errors import ConfigError
 from regard.predict import load
 
@@ -223,6 +225,15 @@ def test_what_the_command_needs(model, shop, call, tmp_path):
     assert done.code == 0
     assert b" of 2 outputs" in done.out
     assert call("translate", tmp_path / "model", "--engine", "ctranslate2", stdin=b"a b\n").code == 0
+
+
+def test_a_run_with_a_prepared_corpus_is_checked_on_it(shop, call, tmp_path):
+    run = shutil.copytree(shop / "transformer", tmp_path / "run")
+    corpus = (run / "data").rename(tmp_path / "corpus")
+    options = read_toml(run / "run.toml")
+    (run / "run.toml").write_text(tomli_w.dumps(options | {"data": options["data"] | {"prepared": str(corpus)}}))
+    done = call("export", run, "--to", "ctranslate2", "--check-lines", 3)
+    assert (done.code, b" of 3 outputs" in done.out) == (0, True)
 
 
 def test_a_shortlist(shop, call, tmp_path):
