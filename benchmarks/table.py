@@ -21,8 +21,9 @@ Record = dict[str, Any]
 
 
 def read(folder: Path) -> list[Record]:
-    """The records there are, in the order of the table."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    """The records there are, in the order of the table; those of another kind of machine lie in a folder of it."""
+    paths = [*sorted(folder.glob("*.json")), *sorted(folder.glob("*/*.json"))]
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     return sorted(found, key=lambda record: (ORDER.index(record["name"].split("-")[0]), record["name"]))
 
 
