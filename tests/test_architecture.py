@@ -305,7 +305,7 @@ TESTED_ELSEWHERE = {  # test file → the modules it tests beside, or instead of
     "tests/data/test_tokenizer.py": ["data/subword.py"],
     "tests/commands/test_compare.py": ["study/compare.py"],
     "tests/commands/test_evaluate.py": ["evaluation.py"],
-    "tests/test_pipeline.py": ["origin.py", "recipe.py", "tasks/translation.py"],
+    "tests/test_pipeline.py": ["recipe.py", "tasks/translation.py"],
     "tests/commands/test_others.py": [
         "commands/attend.py",
         "commands/average.py",

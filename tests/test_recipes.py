@@ -5,8 +5,10 @@ import os
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import regard
 from benchmarks.table import insert
 from recipes import table
 from regard.config import load_run
@@ -15,6 +17,11 @@ from regard.models.base import build_model
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
 RESULTS = sorted((ROOT / "recipes").rglob("*.result"))
+SAID = {
+    "a man sleeps .": "ein mann schläft.",
+    "two young men are playing guitars on the street .": "zwei junge männer spielen auf der straße gitarre.",
+    "a little girl climbs into a wooden playhouse .": "ein kleines mädchen klettert in ein holzhaus.",
+}
 
 
 def name(path: Path) -> str:
@@ -74,6 +81,18 @@ def test_every_recipe_stands_in_the_lineage():
     page = (ROOT / "docs" / "lineage.md").read_text(encoding="utf-8")
     recipes = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "recipes").rglob("*.toml"))
     assert [path for path in recipes if f"(../{path})" not in page] == []
+
+
+def test_the_model_that_comes_along_translates():
+    """Real weights, those whose result is recorded."""
+    folder = ROOT / "recipes" / "multi30k"
+    result = json.loads((folder / "self-taught.seed-3.result" / "result.json").read_text(encoding="utf-8"))
+    model = regard.load(folder / "model", device="cpu")
+    assert model.about["training"] == result["model"]["training"]
+    assert [each.text for each in model.translate(list(SAID))] == list(SAID.values())
+    (view,) = model.attend("a man sleeps .").views
+    cross = np.mean([each.weights.mean(0) for each in view.layers if each.kind == "cross"], 0)
+    np.testing.assert_allclose(cross.sum(1), 1, atol=1e-5)
 
 
 def test_the_table_tells_what_is_recorded(monkeypatch, tmp_path):

@@ -95,8 +95,19 @@ def lstm(given: Tensor, past: Product, bias: Tensor, before: Sequence[Tensor]) -
 CELLS = {"vanilla": vanilla, "gru": gru, "lstm": lstm}
 
 
+def has_bfloat16() -> bool:
+    """Whether oneDNN can compute in bfloat16 on this processor."""
+    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
 def run(cell: CellKind, inputs: Tensor, weights: list[Tensor], before: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """One layer over whole sequences by torch's kernel: outputs [B,T,D], and the state after them."""
+    """One layer over whole sequences by torch's kernel: outputs [B,T,D], and the state after them.
+
+    In bfloat16 that is oneDNN's, which has none for the gradients of processors without units for it.
+    """
+    if torch.is_autocast_enabled("cpu") and inputs.device.type == "cpu" and not has_bfloat16():
+        with torch.autocast("cpu", enabled=False):
+            return run(cell, inputs.float(), weights, [part.float() for part in before])
     first = [part[None].contiguous() for part in before]
     outputs, *last = KERNELS[cell](
         inputs, first if cell == "lstm" else first[0], weights, True, 1, 0.0, torch.is_grad_enabled(), False, True

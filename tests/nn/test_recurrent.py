@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from regard.nn import recurrent
 from regard.nn.recurrent import CELLS, Recurrent, RecurrentEncoder, repeated
 
 INPUTS, WIDTH, LAYERS = 5, 4, 3
@@ -142,3 +143,16 @@ def test_encoder_dropout_is_between_layers_in_training_only():
     assert not torch.equal(encoder(x, LENGTHS)[0], encoder(x, LENGTHS)[0])
     encoder.eval()
     assert torch.equal(encoder(x, LENGTHS)[0], encoder(x, LENGTHS)[0])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_processor_without_bfloat16_computes_sequences_in_float32(cell, monkeypatch):
+    module, x, state = make(cell), randn(2, 5, INPUTS), first_state(cell)
+    wanted, _ = module(x, state)
+    monkeypatch.setattr(recurrent, "has_bfloat16", lambda: False)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs, _ = module(x.bfloat16(), state)
+    assert outputs.dtype == torch.float32
+    torch.testing.assert_close(outputs, wanted, atol=0.02, rtol=0.02)
+    outputs.sum().backward()
+    assert all(parameter.grad is not None for parameter in module.parameters())
