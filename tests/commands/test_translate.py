@@ -217,7 +217,7 @@ def test_a_block_is_answered_before_the_next_one_is_there(shop):
         process.stdin.flush()
         assert [process.stdout.readline()[-1:] for _ in range(2)] == [b"\n", b"\n"]
         process.send_signal(signal.SIGINT)  # while it waits for the third line
-        assert process.wait(20) != 0
+        assert process.wait(60) != 0
 
 
 @pytest.mark.parametrize(("number", "code", "message"), STOPS)
