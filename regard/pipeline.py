@@ -203,6 +203,8 @@ def settle(run: Run, directory: Path, allow: Sequence[str], advice: str = "") ->
 
 def make_corpus(run: Run, directory: Path, progress: Progress, device: str) -> Prepared:
     """The prepared corpus of a run; one that goes on from a model, or has a teacher, uses its tokenizers."""
+    if run.data.aligner is not None:
+        find_directory(run.data.aligner)
     if run.data.prepared is None:
         begun, place = has_begun(directory), directory / "data"
         if run.distill is None:

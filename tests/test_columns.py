@@ -12,21 +12,29 @@ from regard.data.store import Store
 from regard.errors import ConfigError, ModelError
 from regard.prepare import open_prepared
 
-NAT = {"kind": "nonautoregressive", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 
-
-@pytest.fixture(scope="module")
-def run(shop, tmp_path_factory):
-    """A finished run of a model that learns from fertilities."""
-    directory = tmp_path_factory.mktemp("columns") / "run"
+def trained(shop, directory, model):
+    """A finished run of a small model."""
     values = {
         "data": {"train": str(shop / "test.tsv"), "valid": str(shop / "test.tsv"), "batch_tokens": 400},
         "text": {"source": "words", "target": "words", "joint": True},
-        "model": NAT | {"feed_forward": 16},
+        "model": {"width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 16} | model,
         "train": {"max_steps": 2, "validate_every": 2, "decode_limit": 2},
     }
     regard.train(values, directory, quiet=True)
     return directory
+
+
+@pytest.fixture(scope="module")
+def run(shop, tmp_path_factory):
+    """A run whose model learns from fertilities."""
+    return trained(shop, tmp_path_factory.mktemp("columns") / "run", {"kind": "nonautoregressive"})
+
+
+@pytest.fixture(scope="module")
+def looking(shop, tmp_path_factory):
+    """A run of a model with attention, whose corpus has no columns."""
+    return trained(shop, tmp_path_factory.mktemp("columns") / "looking", {"kind": "transformer"})
 
 
 def test_fertilities_sum_to_the_target(run):
@@ -43,20 +51,6 @@ def test_a_column_is_made_once(run):
     assert not said
     with pytest.raises(ConfigError, match="no column 'moods'"):
         add_columns(prepared, ["moods"], said.append)
-
-
-@pytest.fixture(scope="module")
-def looking(shop, tmp_path_factory):
-    """A finished run of a model with attention, whose corpus has no columns."""
-    directory = tmp_path_factory.mktemp("columns") / "looking"
-    values = {
-        "data": {"train": str(shop / "test.tsv"), "valid": str(shop / "test.tsv"), "batch_tokens": 400},
-        "text": {"source": "words", "target": "words", "joint": True},
-        "model": {"kind": "transformer", "width": 8, "heads": 2, "feed_forward": 16},
-        "train": {"max_steps": 1, "validate_every": 1, "decode_limit": 0},
-    }
-    regard.train(values, directory, quiet=True)
-    return directory
 
 
 def without_columns(looking, directory):
@@ -98,3 +92,10 @@ def test_a_model_that_aligns_has_the_tokens_of_the_corpus(looking, tmp_path):
         add_columns(prepared, ["fertility"], [].append, str(looking))
     with pytest.raises(ModelError, match="no such model directory"):
         add_columns(prepared, ["fertility"], [].append, str(tmp_path / "nowhere"))
+
+
+def test_a_model_that_is_not_there_is_told_before_the_corpus_is_made(shop, tmp_path):
+    values = {"data": {"train": str(shop / "test.tsv"), "aligner": str(tmp_path / "nowhere")}}
+    with pytest.raises(ModelError, match="no such model directory"):
+        regard.train(values, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "data").exists()
