@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
-from regard.nn.product import MANY, Product
+from regard.nn.product import Product, is_by_rows
 from regard.nn.self_attention import SelfAttention
 from regard.nn.threads import enough_threads
 
@@ -300,7 +300,7 @@ def way_of(product: Product, rows: int) -> Times:
     """How so many rows are multiplied."""
     if product.packed.is_mkldnn:
         return packed_rows if rows * product.size >= WIDE else many_rows
-    return few_rows if 1 < rows < MANY else many_rows
+    return many_rows if rows == 1 or is_by_rows(rows) else few_rows
 
 
 def form_of(product: Product, way: Times, rows: int) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,9 @@ from regard.nn.product import (
     THIN,
     Linear,
     Product,
+    has_wide_mkl,
     has_wider_units,
+    is_by_rows,
     is_wide,
     linear,
     multiply,
@@ -113,11 +115,15 @@ def test_only_processors_whose_widest_units_mkl_leaves_idle_need_another_library
     monkeypatch.setattr(product, "CPU_FACTS", tmp_path / "cpuinfo")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert has_wider_units.__wrapped__() == wider
+    monkeypatch.setattr(product, "has_wider_units", has_wider_units.__wrapped__)
+    assert has_wide_mkl() == (capability == "AVX512" and not wider)
 
 
 @pytest.mark.parametrize("with_onednn", [True, False])
-def test_a_weight_has_a_form_for_each_number_of_rows(with_onednn, monkeypatch):
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_a_weight_has_a_form_for_each_number_of_rows(with_onednn, by_rows, monkeypatch):
     torch.manual_seed(1)
+    monkeypatch.setattr(product, "has_wide_mkl", lambda: by_rows)
     weight, bias = torch.randn(8, LARGE // 32).t(), torch.randn(LARGE // 32)  # stored turned, as an engine has it
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: with_onednn)
     for each, wanted in [
@@ -125,10 +131,11 @@ def test_a_weight_has_a_form_for_each_number_of_rows(with_onednn, monkeypatch):
         (Product.of(weight, None, anywhere=True), lambda x: x @ weight.t()),
     ]:
         assert each.form(1, False).t().is_contiguous(), "along its longer side"
-        assert each.form(3, False).is_contiguous()
+        assert is_by_rows(3) == by_rows
+        assert each.form(3, False).t().is_contiguous() == by_rows
         assert each.form(MANY, False).t().is_contiguous()
         assert each.form(4, True).is_mkldnn == with_onednn
-        assert with_onednn or each.form(4, True).is_contiguous()
+        assert with_onednn or each.form(4, True).t().is_contiguous() == by_rows
         for rows in (1, 3, 4, MANY):
             x = torch.randn(rows, 8)
             torch.testing.assert_close(each.forward(x), wanted(x))

@@ -72,9 +72,11 @@ def test_layers_that_differ_have_no_steps():
     assert Layers.of([make_layer(), make_layer(norm="post")]) is None
 
 
-@pytest.mark.parametrize("rows", [1, 2, short.MANY - 1, short.MANY])
-def test_products_of_few_and_of_many_rows(rows, monkeypatch):
+@pytest.mark.parametrize("by_rows", [True, False])
+@pytest.mark.parametrize("rows", [1, 2, products.MANY - 1, products.MANY])
+def test_products_of_few_and_of_many_rows(rows, by_rows, monkeypatch):
     torch.manual_seed(1)
+    monkeypatch.setattr(products, "has_wide_mkl", lambda: by_rows)
     monkeypatch.setattr(short, "WIDE", 70)  # two rows of these weights
     weight, bias, x = torch.randn(7, 5), torch.randn(7), torch.randn(rows, 5)
     wanted = x @ weight.t() + bias
