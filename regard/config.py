@@ -56,7 +56,7 @@ class Data(Options):
     batch_tokens: Positive = 4096  # budget of a batch: rows × longest row of either side
     batch_rows: Positive = 1024  # and never more rows than this
     workers: Count = 0  # loader processes; the order of batches does not depend on it
-    aligner: str | None = None  # a model: fertilities follow what it looks at (none: the aligner's links)
+    aligner: str | None = None  # fertilities follow a model's attention, or a file of links (none: our own aligner)
 
 
 TokenizerKind = Literal["bytes", "characters", "words", "bpe", "unigram"]

@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from regard import __version__
-from regard.columns import add_columns
+from regard.columns import add_columns, check_aligner
 from regard.config import Data, Run, Search, differing, dump_toml, read_toml, validate
 from regard.data.loader import Loader, sequential
 from regard.directory import MANIFEST, find_directory, has_begun, read_directory, write_directory, write_json
@@ -203,8 +203,7 @@ def settle(run: Run, directory: Path, allow: Sequence[str], advice: str = "") ->
 
 def make_corpus(run: Run, directory: Path, progress: Progress, device: str) -> Prepared:
     """The prepared corpus of a run; one that goes on from a model, or has a teacher, uses its tokenizers."""
-    if run.data.aligner is not None:
-        find_directory(run.data.aligner)
+    check_aligner(run.data.aligner)
     if run.data.prepared is None:
         begun, place = has_begun(directory), directory / "data"
         if run.distill is None:

@@ -7,9 +7,9 @@ import pytest
 
 import regard
 from regard.align.fertility import fertility
-from regard.columns import add_columns
+from regard.columns import add_columns, corpus_rows
 from regard.data.store import Store
-from regard.errors import ConfigError, ModelError
+from regard.errors import ConfigError, DataError, ModelError
 from regard.prepare import open_prepared
 
 
@@ -92,6 +92,34 @@ def test_a_model_that_aligns_has_the_tokens_of_the_corpus(looking, tmp_path):
         add_columns(prepared, ["fertility"], [].append, str(looking))
     with pytest.raises(ModelError, match="no such model directory"):
         add_columns(prepared, ["fertility"], [].append, str(tmp_path / "nowhere"))
+
+
+def test_fertilities_can_follow_links_from_a_file(looking, tmp_path):
+    """Every target token belongs to the first source token; training pairs come before validation pairs."""
+    prepared, said = without_columns(looking, tmp_path / "data"), []
+    pairs = list(corpus_rows(prepared))
+    file = tmp_path / "links.txt"
+    file.write_text("".join(" ".join(f"0-{word}" for word in range(len(target))) + "\n" for _, target in pairs))
+    made = add_columns(prepared, ["fertility"], said.append, str(file))
+    assert said[0] == f"reading links from {file}, for the fertilities"
+    for store in (made.train, made.valid):
+        found = store.batch(range(len(store)))
+        assert (found.extra["fertility"][:, 0] == found.target_length - 1).all()
+        assert not found.extra["fertility"][:, 1:].any()
+
+    # a corpus keeps the fertilities it has, and says so
+    assert add_columns(made, ["fertility"], said.append, str(file)) is made
+    assert said[-1] == f"{made.directory} has its column 'fertility' already: {file} is not asked"
+
+
+def test_links_of_another_corpus_are_refused_and_change_nothing(looking, tmp_path):
+    prepared = without_columns(looking, tmp_path / "data")
+    pairs = len(prepared.train) + len(prepared.valid)
+    for lines, message in (("0-0\n", "has 1 lines, but there are"), ("0-99\n" * pairs, "0-99 is outside the pair")):
+        (tmp_path / "links.txt").write_text(lines)
+        with pytest.raises(DataError, match=message):
+            add_columns(prepared, ["fertility"], [].append, str(tmp_path / "links.txt"))
+    assert not open_prepared(tmp_path / "data").train.columns
 
 
 def test_a_model_that_is_not_there_is_told_before_the_corpus_is_made(shop, tmp_path):

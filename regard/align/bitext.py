@@ -88,6 +88,11 @@ class Bitext:
         return len(self.usable)
 
     @property
+    def lengths(self) -> list[tuple[int, int]]:
+        """Source and target tokens of every pair."""
+        return list(zip(self.source.lengths.tolist(), self.target.lengths.tolist(), strict=True))
+
+    @property
     def tokens(self) -> int:
         """Target tokens of the usable pairs."""
         return int(self.target.lengths[self.usable].sum())

@@ -51,8 +51,7 @@ def corpus_fertilities(
 
 def make_fertilities(links: Iterable[Links], bitext: Bitext) -> Iterator[np.ndarray]:
     """The fertilities of every pair of a corpus that has been aligned."""
-    lengths = bitext.source.lengths.tolist(), bitext.target.lengths.tolist()
-    for each, source, target in zip(links, *lengths, strict=True):
+    for each, (source, target) in zip(links, bitext.lengths, strict=True):
         yield fertility(each, source, target)
 
 

@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.align.aligner import AlignerOptions
-    from regard.align.bitext import Bitext
+    from regard.align.bitext import Bitext, Row
     from regard.align.fertility import Histogram
     from regard.align.links import Alignment, Gold
 
@@ -25,6 +25,7 @@ examples:
   regard align pairs.tsv --gold gold.txt                       precision, recall, alignment error rate
   regard align pairs.tsv --attention model --against links.txt   does the model look where the aligner links?
   regard align pairs.tsv --model model --fertilities numbers.txt --histogram fertility.png
+  regard align --prepared run/data --ids ids.txt               what another aligner reads, for data.aligner
 
 One line for each pair, with source-target token numbers from 0 (Pharaoh form). Scores go to stdout; links do
 too if neither -o nor anything else is asked for.
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="the links, a line for each pair")
     tokens = parser.add_argument_group("tokens (default: words as spaces part them)")
     tokens.add_argument("--model", metavar="MODEL", help="those of this model or run directory")
-    tokens.add_argument("--prepared", metavar="DIR", help="those of this prepared corpus")
+    tokens.add_argument("--prepared", metavar="DIR", help="those of this prepared corpus; with no FILE its pairs, too")
     tokens.add_argument("--lowercase", action="store_true", help="lower-case the words")
     aligner = parser.add_argument_group("the aligner")
     aligner.add_argument("--kind", choices=["hmm", "ibm1", "ibm2"], help="default: hmm")
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     judged.add_argument("--histogram", metavar="FILE", help="how often each fertility occurs: .png, .svg, .pdf")
     judged.add_argument("--json", action="store_true", help="print scores as JSON")
+    parser.add_argument("--ids", metavar="FILE", help="only write the tokens' ids, for another aligner: 7 5 ||| 8 2 9")
     parser.add_argument("--longest", type=positive, default=1000, metavar="N", help="tokens; longer pairs get no links")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--device", default="auto", metavar="NAME", help="for --attention: cpu, cuda …")
@@ -73,13 +75,17 @@ def run(arguments: argparse.Namespace) -> None:
     from regard.recipe import locate_corpus
 
     options = check(arguments)
-    corpus = locate_corpus(arguments.pairs) or "-"
-    pairs = read_pairs(corpus, "auto" if arguments.pairs else "tsv")
+    corpus = locate_corpus(arguments.pairs)
+    pairs = read_pairs(corpus or "-", "auto" if corpus else "tsv")
     rows, look = attending(arguments, pairs) if arguments.attention else (tokens(arguments, pairs), None)
     bitext = Bitext.read(rows, arguments.longest)
     if not bitext.usable.any():
         told = f"{len(bitext):,} pairs, none of them with words on both sides and at most {bitext.longest} tokens"
-        raise DataError(f"{'standard input' if corpus == '-' else ' and '.join(arguments.pairs)}: {told}")
+        raise DataError(f"{' and '.join(arguments.pairs) or arguments.prepared or 'standard input'}: {told}")
+    if arguments.ids:
+        write_lines(arguments.ids, ids_of(bitext))
+        tell(bitext)
+        return
     files = [read_gold(path, bitext) for path in (arguments.gold, arguments.against)]
     links = find_links(bitext, options, look, arguments.quiet)
     tell(bitext)
@@ -107,11 +113,14 @@ def check(arguments: argparse.Namespace) -> "AlignerOptions":
         raise ConfigError(f"--lowercase is for words as spaces part them; --{named[0]} has its own text options")
     if "iterations" in given:
         given["iterations"] = read_iterations(arguments.iterations)
-    for name in ("output", "fertilities", "histogram"):
+    others = ("output", "gold", "against", "fertilities", "histogram", "attention", *TRAINED)
+    if arguments.ids and (also := [name for name in others if getattr(arguments, name) is not None]):
+        raise ConfigError(f"--ids aligns nothing: --{also[0]} cannot be given with it")
+    for name in ("output", "fertilities", "histogram", "ids"):
         path = getattr(arguments, name)
         if path and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
             raise ConfigError(f"--{name} {path}: expected a file in a folder that is there")
-    written = [arguments.output, arguments.fertilities, arguments.histogram]
+    written = [arguments.output, arguments.fertilities, arguments.histogram, arguments.ids]
     keep_inputs(written, [*arguments.pairs, arguments.gold, arguments.against])
     if arguments.histogram:
         from regard.view.plots import check_picture
@@ -128,7 +137,7 @@ def read_iterations(text: str) -> tuple[int, int]:
     return int(numbers[0]), int(numbers[-1])
 
 
-def tokens(arguments: argparse.Namespace, pairs: Iterable[Pair]) -> Iterable[tuple[list[int], list[int]]]:
+def tokens(arguments: argparse.Namespace, pairs: Iterable[Pair]) -> "Iterable[Row]":
     """The pairs as ids, of a model's tokens or of words."""
     if arguments.model:
         from regard.directory import read_directory
@@ -136,9 +145,11 @@ def tokens(arguments: argparse.Namespace, pairs: Iterable[Pair]) -> Iterable[tup
 
         return load_task(*read_directory(arguments.model)).rows(pairs)
     if arguments.prepared:
+        from regard.columns import corpus_rows
         from regard.prepare import open_prepared
 
-        return open_prepared(Path(arguments.prepared)).task.rows(pairs)
+        prepared = open_prepared(Path(arguments.prepared))
+        return prepared.task.rows(pairs) if arguments.pairs else corpus_rows(prepared)
     return words(pairs, arguments.lowercase)
 
 
@@ -255,14 +266,18 @@ def draw(path: str, histogram: "Histogram") -> None:
     bar_plot(path, bars, title, "target tokens of a source token", "share of source tokens")
 
 
+def ids_of(bitext: "Bitext") -> Iterator[str]:
+    """Pairs as other aligners read them: tokens as spaces part them, the sides parted by three bars."""
+    for number in range(len(bitext)):
+        source, target = (" ".join(map(str, side.row(number))) for side in (bitext.source, bitext.target))
+        yield f"{source} ||| {target}"
+
+
 def read_gold(path: str | None, bitext: "Bitext") -> "list[Gold] | None":
     """A file of links that must fit the pairs."""
     from regard.align.links import read_links
 
-    lengths: Sequence[tuple[int, int]] = list(
-        zip(bitext.source.lengths.tolist(), bitext.target.lengths.tolist(), strict=True)
-    )
-    return read_links(path, lengths) if path else None
+    return read_links(path, bitext.lengths) if path else None
 
 
 def write_lines(path: str | None, lines: Iterable[str]) -> None:

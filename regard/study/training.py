@@ -47,8 +47,8 @@ def check_files(run: Run, made: set[Path]) -> None:
             if not Path(file).exists():
                 raise DataError(f"{file}: no such file")
     teachers = run.distill.teacher if run.distill else ()
-    lenders = run.start, run.start_encoder, data.aligner
-    for model in (*lenders, run.reverse and run.reverse.teacher, *teachers):
+    aligner = None if data.aligner and Path(data.aligner).is_file() else data.aligner  # a file of links is there
+    for model in (run.start, run.start_encoder, aligner, run.reverse and run.reverse.teacher, *teachers):
         if model and not made & {Path(model).resolve(), Path(model).resolve().parent}:
             find_directory(model)
 

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from regard.align.links import read_links, write_links
+from regard.columns import corpus_rows
+from regard.prepare import open_prepared
 from regard.tasks.bilingual import aligned_pairs
 from regard.tasks.made import write_tsv
 
@@ -119,6 +121,22 @@ def test_the_tokens_of_a_model(shop, call, tmp_path):
         assert (len(line.split()), sum(map(int, line.split()))) == (len(source), len(target))
 
 
+def test_ids_for_another_aligner(shop, call, tmp_path):
+    """Of a prepared corpus: all its pairs, training before validation, as data.aligner expects links for them."""
+    prepared = open_prepared(shop / "rnn" / "data")
+    done = call("align", "--prepared", shop / "rnn" / "data", "--ids", "ids")
+    assert (done.code, done.out) == (0, b""), done.err
+    lines = [line.split(" ||| ") for line in (tmp_path / "ids").read_text().splitlines()]
+    found = [tuple([int(word) for word in side.split()] for side in line) for line in lines]
+    assert found == [(list(source), list(target)) for source, target in corpus_rows(prepared)]
+    assert len(found) == len(prepared.train) + len(prepared.valid)
+
+    # given pairs in the tokens of a model; our own aligner finds the same links from ids as from words
+    assert call("align", shop / "test.tsv", "--model", shop / "rnn", "--ids", "ids", "--quiet").code == 0
+    write_tsv(tmp_path / "ids.tsv", [line.split(" ||| ") for line in (tmp_path / "ids").read_text().splitlines()])
+    assert call("align", "ids.tsv", "--quiet").out == call("align", shop / "test.tsv", "--quiet").out
+
+
 def test_by_attention(shop, call, tmp_path):
     """The links are those of the Predictor, for its own outputs."""
     texts = [line.split("\t")[0] for line in (shop / "test.tsv").read_text().splitlines()]
@@ -157,6 +175,9 @@ def test_by_attention(shop, call, tmp_path):
         (["pairs.tsv", "--direction", "forward", "--symmetrise", "union"], 2, "--symmetrise joins two directions"),
         (["pairs.tsv", "--kind", "ibm1", "--null", "0.1"], 2, "--null is of model 2 and hmm"),
         (["pairs.tsv", "--json"], 2, "--json prints scores"),
+        (["pairs.tsv", "--ids", "x", "-o", "y"], 2, "--ids aligns nothing: --output cannot be given with it"),
+        (["pairs.tsv", "--ids", "x", "--kind", "ibm1"], 2, "--ids aligns nothing: --kind cannot be given with it"),
+        (["pairs.tsv", "--ids", "pairs.tsv"], 2, "pairs.tsv"),
         (["empty.tsv"], 3, "empty.tsv: 0 pairs, none of them"),
         (["pairs.tsv", "--longest", "0"], 2, "--longest"),
         (["a", "b", "c"], 2, "found 3"),

@@ -76,6 +76,8 @@ def test_files_are_looked_for_before_the_first_run(shop, tmp_path, rows):
         check_rows(change(start="gone"))
     with pytest.raises(ModelError, match="one: gone: no such model directory"):
         check_rows(change(data=rows[0].run.data.model_copy(update={"aligner": "gone"})))
+    (tmp_path / "links.txt").write_text("0-0\n")
+    check_rows(change(data=rows[0].run.data.model_copy(update={"aligner": str(tmp_path / "links.txt")})))
     check_rows(change(start=str(rows[1].directory / "model")))  # it is made before
     variants = find_rows([str(shop / "rnn")], tmp_path, [], ["rnn beam=0"])
     with pytest.raises(ConfigError, match="rnn beam=0"):
