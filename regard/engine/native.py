@@ -23,6 +23,7 @@ from regard.models.base import Autoregressive, Model, build_model, select_rows, 
 from regard.models.parallel import Parallel, Refining
 from regard.nn.product import Product
 from regard.search.beam import beam_search
+from regard.search.best import BITS, NATS
 from regard.search.filters import Decoder, Request
 from regard.search.parallel import Filler, parallel_search, trace
 from regard.search.sample import SEARCHES
@@ -91,7 +92,7 @@ class NativeEngine:
     @cached_property
     def _laid_out(self) -> list[tuple[Any, Product]]:
         """The layers and the output layer of each model as a search reads them, word by word."""
-        return [(model.lay_out(), Product.of(*model.output_weights(), anywhere=True)) for model in self.words]
+        return [(model.lay_out(), output_in_bits(model)) for model in self.words]
 
     @cached_property
     def _all_at_once(self) -> Any:
@@ -111,8 +112,8 @@ class NativeEngine:
             after.append((state, memory))
         if len(logits) == 1:
             return logits[0], tuple(after)
-        shares = torch.stack([each.float().log_softmax(-1) for each in logits])
-        return shares.logsumexp(0) - math.log(len(logits)), tuple(after)
+        shares = torch.stack([(each.float() * NATS).log_softmax(-1) for each in logits])
+        return (shares.logsumexp(0) - math.log(len(logits))) * BITS, tuple(after)
 
     def _select(self, states: Any, rows: Tensor, sentences: Tensor | None) -> Any:
         return tuple(
@@ -182,6 +183,12 @@ class NativeEngine:
         if places is None:
             return maps
         return {name: at_places(name, weights, places.cpu()) for name, weights in maps.items()}
+
+
+def output_in_bits(model: Model) -> Product:
+    """The output layer of a model for a search, which counts in bits."""
+    weight, bias = model.output_weights()
+    return Product.of(weight * BITS, None if bias is None else bias * BITS, anywhere=True)
 
 
 def at_places(name: str, weights: Tensor, places: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, PAD, Hypothesis
-from regard.search.best import best_words, priced
+from regard.search.best import NATS, best_words, log_total
 from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
 
@@ -31,25 +31,26 @@ def beam_search(decoder: Decoder, state: Any, request: Request, options: Search)
     found: list[list[Hypothesis]] = [[] for _ in range(len(request))]
     rows = list(range(len(request)))  # the sentence of each row of scores
     over = [False] * len(rows)
-    scores = torch.zeros(len(rows), 1, device=device)  # there is one beginning before the first word, and K after it
+    scores = torch.zeros(len(rows), 1, device=device)  # in bits; one beginning before the first word, and K after it
     history = torch.empty(len(rows), 0, dtype=torch.long, device=device)
     tokens = torch.full((len(rows), 1), BOS, device=device)
     while True:
         beams = scores.size(1)
         logits, state = decoder.step(tokens, state)
-        prices, total = priced(logits.float())
+        prices = logits.float()
+        paid = scores - log_total(prices).view_as(scores)
         restrict(prices, history, [sentence for sentence in rows for _ in range(beams)], request, options)
-        best, parents, chosen = complete(best_words(prices, scores - total.view_as(scores), 2 * width), 2 * width)
+        best, parents, chosen = complete(best_words(prices, paid, 2 * width), 2 * width)
         ends = chosen == EOS
         lines = history.view(len(rows), beams, -1)
         for row, place in ends[:, :width].nonzero().tolist():  # row by row, the best first
             if not over[row]:
-                line, log_probability = lines[row, parents[row, place]], float(best[row, place])
+                line, log_probability = lines[row, parents[row, place]], float(best[row, place]) * NATS
                 found[rows[row]] += finished(line, log_probability, request.limits[rows[row]], options)
         alive = living(ends, width)
         scores = best.gather(1, alive)
         for row, top in enumerate(scores[:, 0].tolist()):
-            over[row] = over[row] or done(found[rows[row]], top, request.limits[rows[row]], options)
+            over[row] = over[row] or done(found[rows[row]], top * NATS, request.limits[rows[row]], options)
         if all(over):
             break
         past = parents.gather(1, alive) + torch.arange(0, len(history), beams, device=device)[:, None]

@@ -22,7 +22,7 @@ NEVER = float("-inf")
 class Decoder:
     """All that a search knows of a model: two functions over an opaque state, and where its tensors live."""
 
-    step: Callable[[Tensor, Any], tuple[Tensor, Any]]  # tokens [N,T], state → logits [N,V] of the last position, state
+    step: Callable[[Tensor, Any], tuple[Tensor, Any]]  # tokens [N,T], state → their last logits [N,V] in bits, state
     select: Callable[[Any, Tensor, Tensor | None], Any]  # state, rows, sentences (None: all stay) → state
     device: torch.device
 

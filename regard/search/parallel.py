@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, PAD, Hypothesis, Pass, Writing
-from regard.search.best import most_probable, priced
+from regard.search.best import BITS, NATS, log_total, most_probable
 from regard.search.filters import NEVER, Request, check_number
 from regard.search.sample import generator
 
@@ -105,10 +105,12 @@ def make_writing(filler: Filler, canvas: Any, steps: list[Step], row: int) -> Wr
 def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
     """The most probable token of every place, and its log-probability."""
     logits = filler.fill(canvas).float()
-    prices, taken = priced(logits.flatten(0, 1))
+    prices = logits.flatten(0, 1).mul_(BITS)
+    taken = log_total(prices)
     prices[:, [token for token in (PAD, BOS, EOS) if token != filler.blank]] = NEVER
     words = most_probable(prices)
-    return words.view(logits.shape[:2]), (prices.gather(1, words[:, None])[:, 0] - taken).view(logits.shape[:2])
+    certain = (prices.gather(1, words[:, None])[:, 0] - taken) * NATS
+    return words.view(logits.shape[:2]), certain.view(logits.shape[:2])
 
 
 def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, hidden: Tensor) -> Step:

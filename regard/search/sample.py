@@ -14,10 +14,10 @@ from torch import Tensor
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, Hypothesis
 from regard.nn.chance import gumbel
-from regard.search.best import most_probable, priced
+from regard.search.best import NATS, log_total, most_probable
 from regard.search.filters import NEVER, Decoder, Request, check_number, remaining, restrict
 
-Choose = Callable[[Tensor, list[int]], Tensor]  # prices [N,V], sentence of each row → tokens [N]
+Choose = Callable[[Tensor, list[int]], Tensor]  # prices [N,V] in bits, sentence of each row → tokens [N]
 
 
 def greedy_search(decoder: Decoder, state: Any, request: Request, options: Search) -> list[list[Hypothesis]]:
@@ -35,7 +35,7 @@ def sample_search(decoder: Decoder, state: Any, request: Request, options: Searc
 
         def choose(prices: Tensor, sentences: list[int], generators: list[torch.Generator] = generators) -> Tensor:
             noise = torch.stack([torch.rand(prices.size(-1), generator=generators[sentence]) for sentence in sentences])
-            return (narrow(prices, options) + gumbel(noise).to(prices.device)).argmax(-1)
+            return (narrow(prices * NATS, options) + gumbel(noise).to(prices.device)).argmax(-1)
 
         start = decoder.select(state, everything, None)
         for sentence, outputs in enumerate(follow(decoder, start, request, options, choose)):
@@ -74,9 +74,10 @@ def follow(decoder: Decoder, state: Any, request: Request, options: Search, choo
     tokens = torch.full((len(rows), 1), BOS, device=device)
     while not all(over):
         logits, state = decoder.step(tokens, state)
-        prices, total = priced(logits.float())
+        prices = logits.float()
+        taken = log_total(prices)
         chosen = choose(restrict(prices, history, rows, request, options), rows)
-        paid = (prices.gather(1, chosen[:, None])[:, 0] - total).tolist()
+        paid = ((prices.gather(1, chosen[:, None])[:, 0] - taken) * NATS).tolist()
         totals = [total + price for total, price in zip(totals, paid, strict=True)]
         length = history.size(1)
         for row, token in enumerate(chosen.tolist()):

@@ -232,7 +232,7 @@ def scripted(prices: dict[tuple[int, ...], dict[int, float]], steps: list[int]) 
         for row, ids in enumerate(history.tolist()):
             known = prices.get(tuple(ids[1:]), {EOS: 1.0})
             for token, price in known.items():
-                logits[row, token] = math.log(price)
+                logits[row, token] = math.log2(price)
         steps.append(len(history))
         return logits, history
 

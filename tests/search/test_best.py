@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.search import best
-from regard.search.best import best_words, most_probable, priced
+from regard.search.best import NATS, best_words, log_total, most_probable
 
 INFINITY = float("inf")
 
@@ -44,22 +44,17 @@ def test_the_same_as_a_full_sort(size, beams, number, lie, monkeypatch):
     assert torch.equal(most_probable(prices), prices.argmax(-1))
 
 
-@pytest.mark.parametrize("few", [0, best.FEW])
 @pytest.mark.parametrize("shift", [0.0, 60.0, -60.0, 500.0, -500.0])
-def test_prices_less_their_total_are_log_probabilities(shift, few, monkeypatch):
-    monkeypatch.setattr(best, "FEW", few)
+def test_logits_less_their_total_are_log_probabilities(shift):
     logits = torch.randn(5, 40, generator=torch.Generator().manual_seed(1)) * 3 + shift
     logits[1, 4] = -INFINITY
     logits[2] += 3
-    wanted = logits.double().log_softmax(-1)
-    prices, total = priced(logits.clone())
-    torch.testing.assert_close(
-        (prices - total[:, None]).double(), wanted, atol=2e-4 if abs(shift) > 100 else 1e-5, rtol=0
-    )
+    wanted = (logits.double() * NATS).log_softmax(-1)
+    found = (logits - log_total(logits)[:, None]).double() * NATS
+    torch.testing.assert_close(found, wanted, atol=2e-4 if abs(shift) > 100 else 1e-5, rtol=0)
 
 
-def test_what_is_no_number_stays_so(monkeypatch):
-    monkeypatch.setattr(best, "FEW", 0)
+def test_what_is_no_number_stays_so():
     logits = torch.zeros(2, 4)
     logits[1, 2] = float("nan")
-    assert priced(logits)[1].isnan().tolist() == [False, True]
+    assert log_total(logits).isnan().tolist() == [False, True]

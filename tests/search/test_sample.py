@@ -40,7 +40,7 @@ def table_decoder() -> Decoder:
 
     def step(tokens, state):
         assert len(tokens) == len(state)
-        return TABLE[tokens[:, -1]].log(), state
+        return TABLE[tokens[:, -1]].log2(), state
 
     return Decoder(step, lambda state, rows, sentences: state[rows], CPU)
 
@@ -138,7 +138,7 @@ def test_every_draw_starts_anew():
     """A decoder may write into the state it is given."""
 
     def step(tokens, state):
-        logits = TABLE[1].log().repeat(len(tokens), 1)
+        logits = TABLE[1].log2().repeat(len(tokens), 1)
         logits[state[:, 0] == 0, EOS] = -math.inf  # never empty, for one who counts right
         state += 1
         return logits, state
