@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -21,6 +22,8 @@ from regard.errors import ConfigError, ModelError
 from regard.memory import keep_memory
 from regard.models.base import Autoregressive, Model, build_model, select_rows, shift_right
 from regard.models.parallel import Parallel, Refining
+from regard.nn.attention import padding_mask
+from regard.nn.loss import token_prices
 from regard.nn.product import Product
 from regard.search.beam import beam_search
 from regard.search.best import BITS, NATS
@@ -77,12 +80,13 @@ class NativeEngine:
     def _filler(self, batch: Batch) -> Filler:
         model = self.models[0]
         assert isinstance(model, Parallel)
-        layout = self._all_at_once
+        layout, output = self._all_at_once
         with torch.inference_mode():
             memory = model.encode_by(layout, model.tensors(batch))
         return Filler(
             propose=lambda number, generators, mean: model.propose(memory, number, generators, mean),
-            fill=lambda canvas: model.output(model.fill(canvas, memory, layout)),
+            fill=lambda canvas: model.fill(canvas, memory, layout),
+            output=output.forward,
             hide=model.hide if isinstance(model, Refining) else None,
             read=model.read,
             copies=model.copies,
@@ -95,9 +99,11 @@ class NativeEngine:
         return [(model.lay_out(), output_in_bits(model)) for model in self.words]
 
     @cached_property
-    def _all_at_once(self) -> Any:
-        """The layers of the one model that fills all places, as a search reads them."""
-        return self.models[0].lay_out()
+    def _all_at_once(self) -> tuple[Any, Product]:
+        """The layers and the output layer of the one model that fills all places, as a search reads them."""
+        model = self.models[0]
+        assert isinstance(model, Parallel)
+        return model.lay_out(), output_in_bits(model, model.never)
 
     @staticmethod
     def _start(model: Autoregressive, batch: Batch, layout: Any = None) -> tuple[Any, Any]:
@@ -125,22 +131,23 @@ class NativeEngine:
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[np.ndarray]:
         """Log-probability of each target token (ids that end in EOS), by teacher forcing."""
         batch = make_batch(sources, targets)
-        labels = torch.as_tensor(batch.target, device=self.device)[:, :, None]
-        shares = []
-        for model in self.models:
-            logits = self._logits(model, batch, sources).float()
-            shares.append((logits.gather(-1, labels) - logits.logsumexp(-1, keepdim=True))[:, :, 0])
-        chosen = (torch.stack(shares).logsumexp(0) - math.log(len(shares))).cpu().numpy()
+        shares = torch.stack([self._prices(model, batch, sources) for model in self.models])
+        chosen = (shares.logsumexp(0) - math.log(len(shares))).cpu().numpy()
         return [row[:length] for row, length in zip(chosen, batch.target_length, strict=True)]
 
-    def _logits(self, model: Model, batch: Batch, sources: Sequence[Sequence[int]]) -> Tensor:
-        """Logits of all target positions; a source that stands there several times is read once."""
+    def _prices(self, model: Model, batch: Batch, sources: Sequence[Sequence[int]]) -> Float[Tensor, "B T"]:
+        """Log-probabilities of all target tokens; a source that stands there several times is read once."""
+        target = torch.as_tensor(batch.target, device=self.device)
+        if not isinstance(model, Autoregressive):
+            return model(batch).float().log_softmax(-1).gather(-1, target[:, :, None])[:, :, 0]
         places = {source: place for place, source in enumerate(dict.fromkeys(map(tuple, sources)))}
-        if len(places) == len(sources) or not isinstance(model, Autoregressive):
-            return model(batch)
-        rows = torch.tensor([places[tuple(source)] for source in sources], device=self.device)
-        memory = select_rows(model.encode(model.tensors(make_batch(list(places)))), rows)
-        return model.output(model.decode(shift_right(model.tensors(batch).target), memory)[0])
+        memory = model.encode(model.tensors(make_batch(list(places))))
+        if len(places) < len(sources):
+            memory = select_rows(memory, torch.tensor([places[tuple(each)] for each in sources], device=self.device))
+        hidden, _ = model.decode(shift_right(target), memory)
+        real = padding_mask(torch.as_tensor(batch.target_length, device=self.device), target.size(1))
+        prices, _ = token_prices(hidden[real].float(), *model.output_weights(), target[real][:, None])
+        return prices.new_zeros(target.shape).masked_scatter_(real, prices)
 
     @torch.inference_mode()
     def attend(self, source: Sequence[int], target: Sequence[int], writing: Writing | None = None) -> list[Map]:
@@ -185,10 +192,15 @@ class NativeEngine:
         return {name: at_places(name, weights, places.cpu()) for name, weights in maps.items()}
 
 
-def output_in_bits(model: Model) -> Product:
-    """The output layer of a model for a search, which counts in bits."""
-    weight, bias = model.output_weights()
-    return Product.of(weight * BITS, None if bias is None else bias * BITS, anywhere=True)
+@torch.no_grad()
+def output_in_bits(model: Model, never: Sequence[int] = ()) -> Product:
+    """The output layer of a model for a search, which counts in bits; some tokens may have no chance."""
+    weight, bias = (each if each is None else each * BITS for each in model.output_weights())
+    assert weight is not None
+    if never:
+        bias = weight.new_zeros(len(weight)) if bias is None else bias
+        bias[list(never)] = -math.inf
+    return Product.of(weight, bias, anywhere=True)
 
 
 def at_places(name: str, weights: Tensor, places: Tensor) -> Tensor:

@@ -40,6 +40,7 @@ class CTC(Parallel):
     """Encoder, and a decoder of k places for each source token."""
 
     blank = BLANK
+    never = (PAD, EOS)
 
     class Config(Sizes):
         tie: Literal["none", "all"] = "all"  # whether source and output share a table (target words are never read)
@@ -94,13 +95,10 @@ class CTC(Parallel):
         return Filled(hidden, places, price.clamp_max(0).masked_fill(~fits, NEVER))
 
     def output(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """No place is filled with PAD or EOS."""
+        """No place is filled with what never fills one."""
         logits = super().output(hidden)
-        return logits.index_fill(-1, self._never, torch.finfo(logits.dtype).min)
-
-    @property
-    def _never(self) -> Int[Tensor, " n"]:
-        return torch.tensor([PAD, EOS], device=self.source.tokens.weight.device)
+        never = torch.tensor(self.never, device=logits.device)
+        return logits.index_fill(-1, never, torch.finfo(logits.dtype).min)
 
     def _places(self, memory: Memory) -> Canvas:
         assert memory.tokens is not None
@@ -117,7 +115,7 @@ class CTC(Parallel):
         """Log-probability of every state of the paths, and of the likeliest token of every place."""
         mask, asked = canvas.mask, with_blank(words)
         index = asked[:, None].expand(-1, mask.size(1), -1)[mask]
-        chosen, best = token_prices(hidden[mask].float(), *self.output_weights(), index, self._never)
+        chosen, best = token_prices(hidden[mask].float(), *self.output_weights(), index, self.never)
         prices = chosen.new_zeros(*mask.shape, asked.size(1)).masked_scatter(mask[:, :, None], chosen)
         likeliest = chosen.new_zeros(mask.shape).masked_scatter(mask, best)
         return path_prices(prices[:, :, 1:], prices[:, :, 0], length), likeliest

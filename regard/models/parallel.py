@@ -106,6 +106,7 @@ class Parallel(Model):
 
     in_parts = True
     blank: int | None = None  # the token that fills a place with nothing, where there is one
+    never: tuple[int, ...] = ()  # tokens that fill no place
     copies: bool = True  # whether places hold source words before they are filled, not target words
 
     def __init__(

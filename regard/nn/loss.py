@@ -17,7 +17,7 @@ Where several tokens are asked for at every position, and what is made of their 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -107,7 +107,7 @@ def token_prices(
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, " V"] | None,
     asked: Int[Tensor, "M Z"],
-    never: Int[Tensor, " n"],
+    never: Sequence[int] = (),
 ) -> tuple[Float[Tensor, "M Z"], Float[Tensor, " M"]]:
     """Log-probabilities of the tokens that are asked for at each position, among all but those that never come.
 
@@ -120,9 +120,10 @@ def token_prices(
 class _ChunkedPrices(torch.autograd.Function):
     @staticmethod
     def forward(
-        context: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, asked: Tensor, never: Tensor
+        context: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, asked: Tensor, never: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        context.save_for_backward(hidden, weight, bias, asked, never)
+        context.save_for_backward(hidden, weight, bias, asked)
+        context.never = never
         prices, best = hidden.new_empty(asked.shape), hidden.new_empty(len(hidden))
         for part in chunks(hidden, weight):
             logits = below_highest(hidden[part], weight, bias, never)
@@ -135,7 +136,7 @@ class _ChunkedPrices(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(context: Any, gradient: Tensor, _: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        hidden, weight, bias, asked, never = context.saved_tensors
+        (hidden, weight, bias, asked), never = context.saved_tensors, context.never
         of_hidden, of_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         of_bias = None if bias is None else torch.zeros_like(bias)
         for part in chunks(hidden, weight):
@@ -161,9 +162,11 @@ def in_bits(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return logits if bias is None else logits.add_(bias, alpha=BITS)
 
 
-def below_highest(rows: Tensor, weight: Tensor, bias: Tensor | None, never: Tensor) -> Tensor:
+def below_highest(rows: Tensor, weight: Tensor, bias: Tensor | None, never: Sequence[int]) -> Tensor:
     """The same less the highest of each row, −∞ for tokens that never come: no power is above one."""
-    logits = in_bits(rows, weight, bias).index_fill_(1, never, float("-inf"))
+    logits = in_bits(rows, weight, bias)
+    for token in never:
+        logits[:, token] = -math.inf
     return logits.sub_(logits.amax(1, keepdim=True))
 
 

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from regard.config import Search, length_penalty
 from regard.data.batch import BOS, EOS, PAD, Hypothesis, Pass, Writing
-from regard.search.best import BITS, NATS, log_total, most_probable
+from regard.search.best import NATS, log_total, most_probable
 from regard.search.filters import NEVER, Request, check_number
 from regard.search.sample import generator
 
+ROWS = 256  # places whose logits are made at a time
 Step = tuple[Tensor, Tensor, Tensor]  # after a pass: tokens [N,T], their log-probabilities, which it has filled
 
 
@@ -26,7 +27,8 @@ class Filler:
 
     # candidates of a sentence, generators, whether fertilities are means → places, candidate by candidate
     propose: Callable[[int, Sequence[Any], bool], Any]
-    fill: Callable[[Any], Tensor]  # places → logits [N,T,V]
+    fill: Callable[[Any], Tensor]  # places → what stands there: vectors [N,T,D]
+    output: Callable[[Tensor], Tensor]  # vectors [P,D] → logits [P,V] in bits
     hide: Callable[[Any, Tensor, Tensor], Any] | None  # places, tokens [N,T], which are hidden → places to fill again
     read: Callable[[Sequence[int]], list[int]]  # the tokens of filled places → ids of an output
     copies: bool = True  # whether places hold source tokens before they are filled
@@ -70,13 +72,12 @@ def rank(
     """The different outputs of every sentence, best first, each with the row of its candidate."""
     tokens, prices, _ = step
     number = len(canvas.length) // len(request)  # candidates of a sentence; a model may have fewer than were asked for
+    lines, lengths, totals = tokens.tolist(), canvas.length.tolist(), (prices.sum(1) + canvas.price).tolist()
     found: list[list[tuple[Hypothesis, int]]] = []
     for sentence, limit in enumerate(request.limits):
         outputs: dict[tuple[int, ...], tuple[Hypothesis, int]] = {}  # several candidates may say the same
         for row in range(sentence * number, (sentence + 1) * number):
-            places = int(canvas.length[row])
-            ids = tuple(filler.read(tokens[row, :places].tolist()))
-            price = float(prices[row, :places].sum()) + float(canvas.price[row])
+            ids, price = tuple(filler.read(lines[row][: lengths[row]])), totals[row]
             check_number(price)
             cut = len(ids) > limit
             ids = ids[:limit]
@@ -103,14 +104,22 @@ def make_writing(filler: Filler, canvas: Any, steps: list[Step], row: int) -> Wr
 
 
 def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
-    """The most probable token of every place, and its log-probability."""
-    logits = filler.fill(canvas).float()
-    prices = logits.flatten(0, 1).mul_(BITS)
+    """The most probable token of every place, and its log-probability; nothing where there is no place."""
+    mask = canvas.mask
+    found = [choose_words(filler, part) for part in filler.fill(canvas)[mask].split(ROWS)]
+    words, prices = (torch.cat(each) for each in zip(*found, strict=True))
+    return words.new_full(mask.shape, PAD).masked_scatter_(mask, words), prices.new_zeros(mask.shape).masked_scatter_(
+        mask, prices
+    )
+
+
+def choose_words(filler: Filler, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of single places [P,D]."""
+    prices = filler.output(hidden).float()
     taken = log_total(prices)
     prices[:, [token for token in (PAD, BOS, EOS) if token != filler.blank]] = NEVER
     words = most_probable(prices)
-    certain = (prices.gather(1, words[:, None])[:, 0] - taken) * NATS
-    return words.view(logits.shape[:2]), certain.view(logits.shape[:2])
+    return words, (prices.gather(1, words[:, None])[:, 0] - taken) * NATS
 
 
 def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, hidden: Tensor) -> Step:

@@ -54,10 +54,10 @@ def test_chunked_prices_and_gradients_equal_the_plain_form(monkeypatch, with_bia
     bias = torch.randn(11, generator=generator, dtype=dtype) if with_bias else None
     asked = torch.randint(3, 11, (23, 5), generator=generator)  # a token may be asked for twice
     above = torch.randn(23, 5, generator=generator, dtype=dtype)
-    never, results = torch.tensor([0, 2]), []
+    never, results = (0, 2), []
 
     def in_full(hidden, weight, bias, asked, never):
-        shares = F.linear(hidden, weight, bias).index_fill(1, never, float("-inf")).log_softmax(1)
+        shares = F.linear(hidden, weight, bias).index_fill(1, torch.tensor(never), float("-inf")).log_softmax(1)
         return shares.gather(1, asked), shares.amax(1)
 
     for function in (token_prices, in_full):

@@ -8,6 +8,8 @@ import torch
 from regard.config import Search
 from regard.data.batch import BOS, EOS, PAD
 from regard.errors import ModelError
+from regard.search import parallel
+from regard.search.best import BITS
 from regard.search.filters import Request
 from regard.search.parallel import Filler, parallel_search, trace
 
@@ -47,6 +49,11 @@ def peaked(rows):
     return logits
 
 
+def in_bits(logits):
+    """An output layer that finds the logits made already."""
+    return logits * BITS
+
+
 def search(filler, sentences, **options):
     return parallel_search(filler, Request([20] * sentences), Search(**options))
 
@@ -56,7 +63,7 @@ def test_the_likeliest_word_of_every_place():
     logits = peaked([[(5, 2.0), (PAD, 9.0), (6, 1.0)], [(EOS, 9.0), (7, 3.0)]])
     logits[0, 1, 4] = 1.0
     logits[1, 0, 3] = 0.5
-    filler = Filler(lambda *_: places([3, 2]), lambda canvas: logits.clone(), None, list)
+    filler = Filler(lambda *_: places([3, 2]), lambda canvas: logits.clone(), in_bits, None, list)
     (first,), (second,) = search(filler, 2, method="greedy", alpha=0.0)
     assert (first.ids, second.ids) == ((5, 4, 6), (3, 7))
     shares = logits.log_softmax(-1)
@@ -68,7 +75,7 @@ def test_the_likeliest_word_of_every_place():
 def test_candidates_are_ranked_by_score_and_told_once():
     canvas = places([1, 2, 2, 1], [-0.5, -0.1, -0.2, -3.0])
     logits = peaked([[(4, 3.0)], [(5, 6.0), (6, 6.0)], [(5, 6.0), (6, 6.0)], [(7, 3.0)]])
-    filler = Filler(lambda *_: canvas, lambda _: logits.clone(), None, list)
+    filler = Filler(lambda *_: canvas, lambda _: logits.clone(), in_bits, None, list)
     (outputs,) = search(filler, 1, beam=4, nbest=4)
     assert [output.ids for output in outputs] == [(5, 6), (4,), (7,)]
     shares = logits.log_softmax(-1)
@@ -91,7 +98,7 @@ def test_the_least_certain_places_are_filled_again():
         seen.append((tokens[0].tolist(), hidden[0].tolist()))
         return replace(canvas, hidden=hidden)
 
-    filler = Filler(lambda *_: places([4]), fill, hide, list)
+    filler = Filler(lambda *_: places([4]), fill, in_bits, hide, list)
     ((output,),) = search(filler, 1, method="greedy", passes=4)
     assert [sum(hidden) for _, hidden in seen] == [3, 2, 1]
     assert seen[0] == ([4, 5, 6, 7], [True, False, True, True])
@@ -108,7 +115,7 @@ def test_one_place_is_always_looked_at_again():
         counts.append(int(hidden.sum()))
         return replace(canvas, hidden=hidden)
 
-    filler = Filler(lambda *_: places([1]), lambda canvas: peaked([[(4, 1.0)]]), hide, list)
+    filler = Filler(lambda *_: places([1]), lambda canvas: peaked([[(4, 1.0)]]), in_bits, hide, list)
     search(filler, 1, method="greedy", passes=3)
     assert counts == [1, 1]
 
@@ -116,14 +123,32 @@ def test_one_place_is_always_looked_at_again():
 def test_blanks_and_what_they_say():
     logits = peaked([[(5, 5.0), (5, 5.0), (PAD, 5.0), (5, 5.0)]])
     read = lambda tokens: [token for place, token in enumerate(tokens) if token and token != ([0] + tokens)[place]]  # noqa: E731, RUF005
-    filler = Filler(lambda *_: places([4]), lambda canvas: logits.clone(), None, read, blank=PAD)
+    filler = Filler(lambda *_: places([4]), lambda canvas: logits.clone(), in_bits, None, read, blank=PAD)
     ((output,),) = search(filler, 1, method="greedy")
     assert output.ids == (5, 5)
 
 
+def test_many_places_are_filled_some_at_a_time(monkeypatch):
+    """Logits are made of real places alone, never of all at once, and say the same."""
+    generator = torch.Generator().manual_seed(3)
+    canvas = places([5, 1, 7, 3, 6], [-0.1, -0.2, -0.3, -0.4, -0.5])
+    logits, seen = torch.randn(5, 7, WORDS, generator=generator), []
+
+    def output(rows):
+        seen.append(len(rows))
+        return in_bits(rows)
+
+    filler = Filler(lambda *_: canvas, lambda _: logits, output, None, list)
+    whole = search(filler, 5, method="greedy")
+    assert seen == [22]
+    monkeypatch.setattr(parallel, "ROWS", 8)
+    assert search(filler, 5, method="greedy") == whole
+    assert seen == [22, 8, 8, 6]
+
+
 def test_damaged_weights_are_told():
     logits = torch.full((1, 2, WORDS), float("nan"))
-    filler = Filler(lambda *_: places([2]), lambda canvas: logits, None, list)
+    filler = Filler(lambda *_: places([2]), lambda canvas: logits, in_bits, None, list)
     with pytest.raises(ModelError, match="not numbers"):
         search(filler, 1, method="greedy")
 
@@ -137,7 +162,7 @@ def test_how_an_output_came_about():
     def fill(which):
         return (first if which is canvas else second).clone()
 
-    filler = Filler(lambda *_: canvas, fill, lambda *_: object(), list, copies=False)
+    filler = Filler(lambda *_: canvas, fill, in_bits, lambda *_: replace(canvas), list, copies=False)
     ((ids, writing),) = trace(filler, Request([20]), Search(method="greedy", passes=2))[0].items()
     assert ids == (4, 6)
     assert [each.tokens for each in writing.passes] == [(4, 5), (4, 6)]
