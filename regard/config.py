@@ -180,6 +180,8 @@ class Search(Options):
 
 def change_search(base: Search, given: Mapping[str, Any], where: str = "search") -> Search:
     """A search with what was given in place of its own; beams mean a beam search, a larger n-best widens the beam."""
+    if not given:
+        return base
     values = base.model_dump() | dict(given)
     if "beam" in given and "method" not in given:
         values["method"] = "beam"

@@ -12,11 +12,11 @@ The decoder's self-attention does not look at itself; positional attention looks
 makes one place. Differs from the paper by option only: pre-norm.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -47,7 +47,8 @@ class NonAutoregressive(Parallel):
     def fertilities(self, memory: Memory) -> Float[Tensor, "B S L"]:
         """Log-probabilities of the fertilities of each source token; padding has none for sure."""
         prices = self.fertility(memory.values).float().log_softmax(-1)
-        certain = F.one_hot(torch.zeros_like(memory.mask, dtype=torch.long), prices.size(-1)).log().to(prices)
+        certain = prices.new_full(prices.shape[-1:], -math.inf)
+        certain[0] = 0
         return torch.where(memory.mask[:, :, None], prices, certain)
 
     def propose(
@@ -57,16 +58,16 @@ class NonAutoregressive(Parallel):
         chosen = [self.mean(prices) if mean else prices.argmax(-1)]
         for candidate in range(1, number):
             assert generators is not None
-            chosen.append(drawn(prices, memory.mask, [each[candidate] for each in generators]))
+            chosen.append(drawn(prices, memory.mask, [each[candidate - 1] for each in generators]))
         return self.canvas_of(memory, prices, torch.stack(chosen, 1).flatten(0, 1))
 
     def canvas_of(self, memory: Memory, prices: Float[Tensor, "B S L"], fertility: Int[Tensor, "N S"]) -> Canvas:
         """The places that fertilities make; N = B × K, the candidates of a sentence one after the other."""
         assert memory.tokens is not None
-        candidates = len(fertility) // len(prices)
-        source = memory.tokens.repeat_interleave(candidates, 0)
-        certain = prices.repeat_interleave(candidates, 0)
-        price = certain.gather(-1, fertility.clamp_max(self.options.most - 1)[:, :, None]).squeeze(-1).sum(1)
+        candidates, source = len(fertility) // len(prices), memory.tokens
+        if candidates > 1:
+            source, prices = (each.repeat_interleave(candidates, 0) for each in (source, prices))
+        price = prices.gather(-1, fertility.clamp_max(self.options.most - 1)[:, :, None]).squeeze(-1).sum(1)
         return Canvas(*copied(source, fertility), price, fertility)
 
     @staticmethod

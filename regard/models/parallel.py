@@ -12,6 +12,7 @@ A target has one place for each word. Its end is no word of its own: with the nu
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ class Canvas:
     fertility: Int[Tensor, "N S"] | None = None  # of each source token, where the model has it
     asked: Bool[Tensor, "N T"] | None = None  # places a lesson is about (None: all)
 
-    @property
+    @cached_property
     def mask(self) -> Bool[Tensor, "N T"]:
         """True at the places."""
         return padding_mask(self.length, self.tokens.size(1))
@@ -151,15 +152,20 @@ class Parallel(Model):
 
     @torch.no_grad()
     def lay_out(self) -> Layout:
-        return Layout(Stack.of([*self.encoder], ENCODER), Stack.of([*self.decoder], PARTS), Projection.of(self.looking))
+        return Layout(
+            Stack.of([*self.encoder], ENCODER),
+            Stack.of([*self.decoder], PARTS, self.positions),
+            Projection.of(self.looking),
+        )
 
     def encode(self, batch: Batch) -> Memory:
         return self.encode_by(None, batch)
 
     def encode_by(self, layout: Layout | None, batch: Batch) -> Memory:
         mask = padding_mask(batch.source_length, batch.source.size(1))
-        x = hide(self.source(batch.source), mask)
-        x = hide(self.encoder_norm(through_encoder(self.encoder, layout, x, mask)), mask)
+        behind = None if layout is not None and len(mask) == 1 else mask  # in a search one row has nothing behind it
+        x = hide(self.source(batch.source), behind)
+        x = hide(self.encoder_norm(through_encoder(self.encoder, layout, x, mask)), behind)
         if layout is None:
             return Memory(x, mask, tuple(attention.project(x) for attention in self.looking), tokens=batch.source)
         return Memory(x, mask, layout.memory.project(x, mask), tokens=batch.source, hidden=True)
@@ -172,11 +178,14 @@ class Parallel(Model):
 
     def fill(self, canvas: Canvas, memory: Memory, layout: Layout | None = None) -> Float[Tensor, "N T D"]:
         """Hidden vectors of all places."""
-        mask = canvas.mask
-        x, positions = hide(self.canvas(canvas.tokens), mask), self.positions(0, canvas.tokens.size(1))
         stack = layout and layout.decoder
         if stack is not None and not stack.watched:
-            return self.decoder_norm(stack.forward(x, mask, positions, (memory.projected, memory.mask)))
+            behind = None if len(canvas.tokens) == 1 else canvas.mask
+            x = hide(self.canvas(canvas.tokens), behind)
+            return self.decoder_norm(stack.forward(x, behind, (memory.projected, memory.mask)))
+        mask = canvas.mask
+        x = hide(self.canvas(canvas.tokens), mask)
+        positions = self.positions(0, canvas.tokens.size(1))
         for layer, (keys, values) in zip(self.decoder, memory.projected, strict=True):
             x = layer(x, mask, positions, keys, values, memory.mask)
         return self.decoder_norm(x)
@@ -228,12 +237,12 @@ class Parallel(Model):
 
 def copied(source: Int[Tensor, "N S"], fertility: Int[Tensor, "N S"]) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N"]]:
     """Every source token as often as its fertility says, and how many that makes: at least one, the first token."""
-    length = fertility.sum(1)
     ends = fertility.cumsum(1)
-    places = torch.arange(int(length.amax().clamp_min(1)), device=source.device).expand(len(source), -1).contiguous()
+    total = ends[:, -1]
+    length = total.clamp_min(1)
+    places = torch.arange(int(length.amax()), device=source.device).expand(len(source), -1).contiguous()
     origin = torch.searchsorted(ends, places, right=True).clamp_max(source.size(1) - 1)
-    length = length.clamp_min(1)
-    origin = origin.masked_fill((fertility.sum(1) == 0)[:, None], 0)
+    origin = origin.masked_fill((total == 0)[:, None], 0)
     tokens = source.gather(1, origin).masked_fill(~padding_mask(length, places.size(1)), PAD)
     return tokens, length
 

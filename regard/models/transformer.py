@@ -163,7 +163,7 @@ def through_encoder(layers: nn.ModuleList, layout: Layout | None, x: Tensor, mas
     """All layers of an encoder."""
     stack = layout and layout.encoder
     if stack is not None and not stack.watched:
-        return stack.forward(x, mask)
+        return stack.forward(x, None if len(mask) == 1 else mask)  # in a search one row has nothing behind it
     for layer in layers:
         x = layer(x, mask)
     return x

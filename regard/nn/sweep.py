@@ -12,8 +12,8 @@ A stack is a row of parts, each with a residual connection and a layer norm arou
     forward   the feed-forward block
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +31,8 @@ from regard.nn.threads import enough_threads
 
 MANY = 2**13  # scores from which filling places up to a multiple of 16 costs less than it saves
 SMALL = 2**21  # scores up to which plain products are faster than torch's kernel, with several threads up to four times
+NARROW = 16  # places below which torch's softmax is slow; with one thread its attention kernel is faster there
+KEPT = 64  # places up to which it is kept what positions look at
 Look = tuple[Sequence[tuple[Tensor, Tensor]], Bool[Tensor, "B S"]]  # keys and values of each layer [B,H,S,d], and mask
 
 
@@ -45,9 +47,16 @@ class Stack:
     pre: bool  # layer norm before a part, not after it
     activation: str
     epsilon: float  # of the layer norms
+    positions: Callable[[int, int], Tensor] | None = None  # the first, how many → [T,D], for positional attention
+    glances: dict[int, list[Tensor]] = field(default_factory=dict)  # what so many positions look at, by `glance`
 
     @classmethod
-    def of(cls, layers: Sequence[nn.Module], names: Sequence[tuple[str, str]]) -> "Stack | None":
+    def of(
+        cls,
+        layers: Sequence[nn.Module],
+        names: Sequence[tuple[str, str]],
+        positions: Callable[[int, int], Tensor] | None = None,
+    ) -> "Stack | None":
         """From layers with the named parts and residual connections; None where one is of a kind not known here."""
         found = [(getattr(layer, part), getattr(layer, around)) for layer in layers for part, around in names]
         pairs = [(part, around) for part, around in found if part is not None]  # None: a part that is left out
@@ -64,6 +73,7 @@ class Stack:
             pairs[0][1].pre,
             activations[0] if activations else "relu",
             norms[0].eps,
+            positions if any(isinstance(part, PositionalAttention) for part, _ in pairs) else None,
         )
 
     @cached_property
@@ -77,27 +87,45 @@ class Stack:
         """Whether somebody wants to see where the layers look: a sweep shows it to nobody."""
         return any(each.tap is not None for each in self.attentions)
 
+    def glance(self, length: int) -> list[Tensor]:
+        """The weights [H,T,T] of positional attentions in a single row, which are the same for all of its length."""
+        if length not in self.glances:
+            assert self.positions is not None
+            places, self.glances[length] = self.positions(0, length), []
+            for part, (product, *_) in zip(self.parts, self.weights, strict=True):
+                if part == "places":
+                    query, key = split(affine(product, places), 1, length, 2 * self.heads)[0].chunk(2)
+                    self.glances[length].append(torch.bmm(query, key.mT).softmax(-1))
+        return self.glances[length]
+
     def forward(
-        self,
-        x: Float[Tensor, "N T D"],
-        mask: Bool[Tensor, "N T"],
-        places: Float[Tensor, "T D"] | None = None,
-        memory: Look | None = None,
+        self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None, memory: Look | None = None
     ) -> Float[Tensor, "N T D"]:
-        """What the layers make of all positions; `memory` may have fewer rows, each for equally many of x."""
-        (rows, length), heads = mask.shape, self.heads
-        pairs, seen = memory or ((), mask)
+        """What the layers make of all positions (of no mask all are there).
+
+        `memory` may have fewer rows, each for equally many of x.
+        """
+        (rows, length), heads = x.shape[:2], self.heads
+        pairs, seen = memory or ((), None)
         if more := up(length) - length if rows * heads * length**2 >= MANY else 0:
+            mask = x.new_ones(rows, length, dtype=torch.bool) if mask is None else mask
             x, mask = F.pad(x, (0, 0, 0, more)), F.pad(mask, (0, more))
-            places = None if places is None else F.pad(places, (0, 0, 0, more))
-        real = real_places(mask)
-        with enough_threads(mask.numel() * self.size):
+        bias = bias_of(mask, heads)
+        real = None if mask is None or bias is None else real_places(mask)
+        alone = mask.sum(1) == 1 if mask is not None else x.new_ones(rows, dtype=torch.bool) if length == 1 else None
+        places, glances = x, list[Tensor]()
+        if self.positions is not None and rows == 1 and bias is None and length <= KEPT:
+            glances = self.glance(length)
+        elif self.positions is not None:
+            places = self.positions(0, x.size(1))
+        with enough_threads(rows * x.size(1) * self.size):
             y = scripted(all_parts)(
-                pack(x.flatten(0, 1), real), *mask.shape, real, self.parts, self.weights, bias_of(mask, heads),
-                mask.sum(1) == 1, x if places is None else places, [keys for keys, _ in pairs],
+                pack(x.flatten(0, 1), real), rows, x.size(1), real, self.parts, self.weights, bias,
+                alone, places, glances, [keys for keys, _ in pairs],
                 [values for _, values in pairs], bias_of(seen, heads), heads, self.pre, self.activation, self.epsilon,
+                NARROW if torch.get_num_threads() == 1 else 0,
             )  # fmt: skip
-        return spread(y, real, mask.numel()).view(x.shape)[:, :length]
+        return spread(y, real, rows * x.size(1)).view(x.shape)[:, :length]
 
 
 @dataclass(frozen=True)
@@ -147,7 +175,8 @@ def weights_of(part: Any) -> list[list[Tensor]]:
         products = [(each.weight, each.bias) for each in (part.inner, part.outer)]
     else:
         (keys, values), (key_bias, value_bias) = part.memory.weight.chunk(2), part.memory.bias.chunk(2)
-        asked = [(part.query.weight, part.query.bias)]
+        scale = (len(part.query.weight) // part.heads) ** -0.5  # of scores
+        asked = [(part.query.weight * scale, part.query.bias * scale)]
         if isinstance(part, SelfAttention):
             asked = [join(asked[0], (keys, key_bias), (values, value_bias))]
         elif isinstance(part, PositionalAttention):
@@ -167,9 +196,9 @@ def join(*products: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return torch.cat(weights), torch.cat(biases)
 
 
-def bias_of(mask: Bool[Tensor, "B S"], heads: int) -> Float[Tensor, "BH 1 S"] | None:
+def bias_of(mask: Bool[Tensor, "B S"] | None, heads: int) -> Float[Tensor, "BH 1 S"] | None:
     """What is added to scores: 0 or, behind the mask, −∞; None where everything can be seen."""
-    if bool(mask.all()):
+    if mask is None or bool(mask.all()):
         return None
     bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))
     return bias.repeat_interleave(heads, 0)[:, None]
@@ -192,8 +221,9 @@ def all_parts(
     parts: list[str],
     weights: list[list[list[Tensor]]],
     bias: Tensor | None,  # [N·H,1,T]
-    alone: Tensor,  # [N] where a row has but one position
+    alone: Tensor | None,  # [N] where a row has but one position
     places: Tensor,  # [T,D]
+    glances: list[Tensor],  # [H,T,T], or none
     keys: list[Tensor],  # [B,H,S,d]
     values: list[Tensor],
     hidden: Tensor | None,  # [B·H,1,S]
@@ -201,9 +231,10 @@ def all_parts(
     pre: bool,
     activation: str,
     epsilon: float,
+    narrow: int,
 ) -> Tensor:
     """All positions through all parts."""
-    looks = 0
+    looks, glanced = 0, 0
     others: Tensor | None = None
     for number, part in enumerate(parts):
         own = weights[number]
@@ -214,15 +245,19 @@ def all_parts(
             y = affine(own[0], y, relu)
             y = y if relu else activate(y, activation)
         elif part == "places":
-            query, key = split(affine(own[0], places), 1, length, 2 * heads).chunk(2, 1)
-            value = spread(affine(own[1], y), real, rows * length)
-            y = pack(mix(query, key, split(value, rows, length, heads), bias), real)
+            value = split(spread(affine(own[1], y), real, rows * length), rows, length, heads)
+            if len(glances) > 0:
+                y = joined(torch.bmm(glances[glanced], value[0])[None])
+                glanced += 1
+            else:
+                query, key = split(affine(own[0], places), 1, length, 2 * heads).chunk(2, 1)
+                y = pack(mix(query, key, value, bias, narrow), real)
         elif part == "memory":
             key, value = keys[looks], values[looks]
             looks += 1
             query = spread(affine(own[0], y), real, rows * length)
             query = split(query, key.size(0), query.size(0) // key.size(0), heads)
-            y = pack(mix(query, key, value, hidden), real)
+            y = pack(mix(query, key, value, hidden, narrow), real)
         else:
             all_three = spread(affine(own[0], y), real, rows * length)
             query, key, value = split(all_three, rows, length, 3 * heads).chunk(3, 1)
@@ -231,11 +266,11 @@ def all_parts(
                     itself = torch.eye(length, dtype=torch.bool, device=x.device)
                     apart = torch.zeros(1, length, length, device=x.device).masked_fill(itself, float("-inf"))
                     others = apart.expand(rows * heads, -1, -1) if bias is None else apart + bias
-                y = mix(query, key, value, others)
-                # one position has no others to look at
-                y = y.view(rows, length, -1).masked_fill(alone[:, None, None], 0.0).view(y.shape)
+                y = mix(query, key, value, others, narrow)
+                if alone is not None:  # it has no others to look at
+                    y = y.view(rows, length, -1).masked_fill(alone[:, None, None], 0.0).view(y.shape)
             else:
-                y = mix(query, key, value, bias)
+                y = mix(query, key, value, bias, narrow)
             y = pack(y, real)
         y = affine(own[-2], y).add_(x)
         x = y if pre else norm(y, weight, shift, epsilon)
@@ -252,7 +287,7 @@ def affine(
         more = -rows % (many if rows >= many else few)
         x = F.pad(x, [0, 0, 0, more]) if more > 0 else x
         return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "relu" if relu else "none", [], "")[:rows]
-    y = F.linear(x, weight.t(), bias)
+    y = torch.addmm(bias, x, weight, beta=bias.dim())  # 1: TorchScript makes two operations where it knows that
     return y.relu_() if relu else y
 
 
@@ -271,22 +306,27 @@ def split(x: Tensor, rows: int, length: int, heads: int) -> Tensor:
     return x.view(rows, length, heads, -1).transpose(1, 2)
 
 
-def mix(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, small: int = SMALL) -> Tensor:
-    """What queries [N,H,T,d] find in a memory [N,H,S,d] → [N·T,D]; queries of one row are those of all."""
+def joined(heads: Tensor) -> Tensor:
+    """Vectors [N,H,T,d] → [N·T,D]."""
+    return heads.transpose(1, 2).reshape(-1, heads.size(1) * heads.size(3))
+
+
+def mix(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, narrow: int, small: int = SMALL) -> Tensor:
+    """What queries [N,H,T,d], which are scaled, find in a memory [N,H,S,d] → [N·T,D]; one row's are those of all."""
     rows, heads, places, size = values.shape
     length = query.size(2)
-    if rows * heads * length * places > small:
+    if rows * heads * length * places > small or places < narrow:
         query, keys = query.expand(rows, -1, -1, -1), keys.expand(rows, -1, -1, -1)
         seen = None if bias is None else bias.view(rows, heads, -1, places)
-        context = F.scaled_dot_product_attention(query, keys, values, seen)
+        context = F.scaled_dot_product_attention(query, keys, values, seen, scale=1.0)
     else:
-        turned, scale = keys.transpose(2, 3).flatten(0, 1), size**-0.5
+        turned = keys.transpose(2, 3).flatten(0, 1)
         if query.size(0) < rows:
-            scores = torch.bmm(query.flatten(0, 1) * scale, turned).repeat(rows, 1, 1)
+            scores = torch.bmm(query.flatten(0, 1), turned).repeat(rows, 1, 1)
             scores = scores if bias is None else scores.add_(bias)
         elif bias is None:
-            scores = torch.bmm(query.flatten(0, 1) * scale, turned)
+            scores = torch.bmm(query.flatten(0, 1), turned)
         else:
-            scores = torch.baddbmm(bias, query.flatten(0, 1), turned, alpha=scale)
+            scores = torch.baddbmm(bias, query.flatten(0, 1), turned, beta=bias.size(1))  # 1, see `affine`
         context = torch.bmm(scores.softmax(-1), values.flatten(0, 1)).view(rows, heads, length, size)
-    return context.transpose(1, 2).reshape(-1, heads * size)
+    return joined(context)

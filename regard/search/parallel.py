@@ -56,7 +56,7 @@ def write(filler: Filler, request: Request, options: Search) -> tuple[Any, list[
     """The places of all candidates, and how they stood after each pass."""
     number = options.candidates
     seeds = request.seeds or list(range(len(request)))
-    generators = [[generator(options.seed, seed, candidate) for candidate in range(number)] for seed in seeds]
+    generators = [[generator(options.seed, seed, candidate) for candidate in range(1, number)] for seed in seeds]
     canvas = filler.propose(number, generators, options.mean_fertility)
     steps = [(*choose(filler, canvas), canvas.mask)]
     passes = options.passes if filler.hide else 1
@@ -105,19 +105,22 @@ def make_writing(filler: Filler, canvas: Any, steps: list[Step], row: int) -> Wr
 
 def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
     """The most probable token of every place, and its log-probability; nothing where there is no place."""
-    mask = canvas.mask
-    found = [choose_words(filler, part) for part in filler.fill(canvas)[mask].split(ROWS)]
+    hidden, mask = filler.fill(canvas), canvas.mask
+    alone = len(hidden) == 1  # such a row has all its places
+    found = [choose_words(filler, part) for part in (hidden[0] if alone else hidden[mask]).split(ROWS)]
     words, prices = (torch.cat(each) for each in zip(*found, strict=True))
-    return words.new_full(mask.shape, PAD).masked_scatter_(mask, words), prices.new_zeros(mask.shape).masked_scatter_(
-        mask, prices
-    )
+    if alone:
+        return words[None], prices[None]
+    tokens = words.new_full(mask.shape, PAD).masked_scatter_(mask, words)
+    return tokens, prices.new_zeros(mask.shape).masked_scatter_(mask, prices)
 
 
 def choose_words(filler: Filler, hidden: Tensor) -> tuple[Tensor, Tensor]:
     """The same of single places [P,D]."""
     prices = filler.output(hidden).float()
     taken = log_total(prices)
-    prices[:, [token for token in (PAD, BOS, EOS) if token != filler.blank]] = NEVER
+    for token in {PAD, BOS, EOS} - {filler.blank}:
+        prices[:, token] = NEVER
     words = most_probable(prices)
     return words, (prices.gather(1, words[:, None])[:, 0] - taken) * NATS
 

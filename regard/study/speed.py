@@ -113,10 +113,10 @@ def measure_round(predictor: Predictor, where: Circumstances, search: Search) ->
     """One round of one row."""
     greedy = search.model_copy(update={"method": "greedy", "nbest": 1})
     few, many = spread(where.texts, where.sentences), spread(where.texts, LINES)
-    whole = large(search).model_dump()
-    predictor.nbest(few[:SOME], **whole)
+    predictor.search = large(search)
+    predictor.nbest(few[:SOME])
     start = time.perf_counter()
-    found = [output for batch in batches(many, where.batch) for output in predictor.nbest(batch, **whole)]
+    found = [output for batch in batches(many, where.batch) for output in predictor.nbest(batch)]
     seconds = time.perf_counter() - start
     return {
         "greedy_latency_seconds": latency(predictor, few, greedy),
@@ -136,13 +136,13 @@ def batches(texts: Sequence[str], size: int) -> list[Sequence[str]]:
 
 def latency(predictor: Predictor, texts: Sequence[str], search: Search) -> float:
     """The median seconds of a sentence that is decoded alone."""
-    options = search.model_dump()
+    predictor.search = search
     for text in texts[:WARM]:
-        predictor.nbest([text], **options)
+        predictor.nbest([text])
     times = []
     for text in texts:
         start = time.perf_counter()
-        predictor.nbest([text], **options)
+        predictor.nbest([text])
         times.append(time.perf_counter() - start)
     return statistics.median(times)
 

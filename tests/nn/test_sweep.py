@@ -7,7 +7,7 @@ from regard.models.parallel import PARTS, ParallelLayer
 from regard.models.transformer import ENCODER, EncoderLayer, Transformer
 from regard.nn import product, sweep
 from regard.nn.attention import padding_mask
-from regard.nn.sweep import SMALL, Stack
+from regard.nn.sweep import KEPT, SMALL, Stack
 
 WIDTH, HEADS = 16, 4
 
@@ -68,22 +68,32 @@ def test_packed_weights_make_the_same_as_plain_ones(monkeypatch):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(("itself", "positional"), [(False, True), (True, False)])
-@pytest.mark.parametrize("lengths", [[7, 2, 1, 5], [1, 1, 1, 1], [370, 50, 1, 3]])
+@pytest.mark.parametrize("lengths", [[7, 2, 1, 5], [1, 1, 1, 1], [370, 50, 1, 3], [9], [1], [70]])
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.usefixtures("way")
 @torch.no_grad()
-def test_a_decoder_of_all_places(norm, itself, positional, lengths):
+def test_a_decoder_of_all_places(norm, itself, positional, lengths, threads):
     """Two candidates for each sentence; one place alone has no others to look at."""
     layers = shaken(ParallelLayer(options(norm=norm), itself, positional) for _ in range(2))
     mask, seen = padding_mask(torch.tensor(lengths), max(lengths)), torch.tensor([[True] * 3, [True, False, False]])
-    x, places, memory = torch.randn(*mask.shape, WIDTH), torch.randn(mask.size(1), WIDTH), torch.randn(2, 3, WIDTH)
+    seen = seen[: len(lengths)]
+    x, table, memory = torch.randn(*mask.shape, WIDTH), torch.randn(400, WIDTH), torch.randn(len(seen), 3, WIDTH)
+    places = table[: mask.size(1)]
     pairs = [layer.cross_attention.project(memory) for layer in layers]
     wanted = x
     for layer, (keys, values) in zip(layers, pairs, strict=True):
         wanted = layer(wanted, mask, places, keys, values, seen)
-    stack = Stack.of(layers, PARTS)
+    stack = Stack.of(layers, PARTS, lambda start, number: table[start : start + number])
     assert stack is not None
-    found = stack.forward(x, mask, places, (pairs, seen))
-    torch.testing.assert_close(found[mask], wanted[mask], atol=1e-5, rtol=1e-5)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for _ in range(2):  # the second time some of it is known
+            found = stack.forward(x, mask, (pairs, seen))
+            torch.testing.assert_close(found[mask], wanted[mask], atol=1e-5, rtol=1e-5)
+    finally:
+        torch.set_num_threads(before)
+    assert set(stack.glances) == {length for length in lengths if positional and len(lengths) == 1 and length <= KEPT}
 
 
 @pytest.mark.parametrize(
