@@ -40,11 +40,11 @@ class Batch:
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Rows of ids → one matrix padded with PAD, and the lengths."""
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    matrix = np.full((len(rows), int(lengths.max(initial=0))), PAD, dtype=np.int64)
+    lengths = [len(row) for row in rows]
+    matrix = np.full((len(rows), max(lengths, default=0)), PAD, dtype=np.int64)
     for number, row in enumerate(rows):
         matrix[number, : len(row)] = row
-    return matrix, lengths
+    return matrix, np.array(lengths, dtype=np.int64)
 
 
 def make_batch(

@@ -43,13 +43,15 @@ class NonAutoregressive(Parallel):
         super().__init__(whole, (source_vocabulary, target_vocabulary), itself=False, positional=True)
         self.options = options
         self.fertility = Linear(options.width, options.most)
+        none = torch.full((options.most,), -math.inf)
+        none[0] = 0
+        self.none: Tensor
+        self.register_buffer("none", none, persistent=False)  # no fertility for sure
 
     def fertilities(self, memory: Memory) -> Float[Tensor, "B S L"]:
         """Log-probabilities of the fertilities of each source token; padding has none for sure."""
         prices = self.fertility(memory.values).float().log_softmax(-1)
-        certain = prices.new_full(prices.shape[-1:], -math.inf)
-        certain[0] = 0
-        return torch.where(memory.mask[:, :, None], prices, certain)
+        return torch.where(memory.mask[:, :, None], prices, self.none)
 
     def propose(
         self, memory: Memory, number: int, generators: Sequence[Any] | None = None, mean: bool = False

@@ -180,9 +180,9 @@ class Parallel(Model):
         """Hidden vectors of all places."""
         stack = layout and layout.decoder
         if stack is not None and not stack.watched:
-            behind = None if len(canvas.tokens) == 1 else canvas.mask
+            behind, seen = (None, None) if len(canvas.tokens) == 1 else (canvas.mask, memory.mask)
             x = hide(self.canvas(canvas.tokens), behind)
-            return self.decoder_norm(stack.forward(x, behind, (memory.projected, memory.mask)))
+            return self.decoder_norm(stack.forward(x, behind, (memory.projected, seen)))
         mask = canvas.mask
         x = hide(self.canvas(canvas.tokens), mask)
         positions = self.positions(0, canvas.tokens.size(1))
@@ -237,14 +237,15 @@ class Parallel(Model):
 
 def copied(source: Int[Tensor, "N S"], fertility: Int[Tensor, "N S"]) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N"]]:
     """Every source token as often as its fertility says, and how many that makes: at least one, the first token."""
-    ends = fertility.cumsum(1)
-    total = ends[:, -1]
-    length = total.clamp_min(1)
-    places = torch.arange(int(length.amax()), device=source.device).expand(len(source), -1).contiguous()
-    origin = torch.searchsorted(ends, places, right=True).clamp_max(source.size(1) - 1)
-    origin = origin.masked_fill((total == 0)[:, None], 0)
-    tokens = source.gather(1, origin).masked_fill(~padding_mask(length, places.size(1)), PAD)
-    return tokens, length
+    total = fertility.sum(1)
+    if not bool(total.all()):
+        fertility = fertility.index_put((total == 0, total.new_zeros(1)), total.new_ones(1))
+        total = total.clamp_min(1)
+    tokens = source.flatten().repeat_interleave(fertility.flatten())
+    if len(source) == 1:
+        return tokens[None], total
+    mask = padding_mask(total, int(total.amax()))
+    return tokens.new_full(mask.shape, PAD).masked_scatter_(mask, tokens), total
 
 
 class Refining(Parallel):

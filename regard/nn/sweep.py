@@ -12,6 +12,7 @@ A stack is a row of parts, each with a residual connection and a layer norm arou
     forward   the feed-forward block
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +27,7 @@ from regard.nn.attention import Attention, MultiHead
 from regard.nn.blocks import FeedForward, Residual, activate
 from regard.nn.product import FEW, LARGE, ROWS, pack_weight
 from regard.nn.self_attention import PositionalAttention, SelfAttention
+from regard.nn.single import Single, trace_row
 from regard.nn.step import norm, scripted, up
 from regard.nn.threads import enough_threads
 
@@ -33,7 +35,8 @@ MANY = 2**13  # scores from which filling places up to a multiple of 16 costs le
 SMALL = 2**21  # scores up to which plain products are faster than torch's kernel, with several threads up to four times
 NARROW = 16  # places below which torch's softmax is slow; with one thread its attention kernel is faster there
 KEPT = 64  # places up to which it is kept what positions look at
-Look = tuple[Sequence[tuple[Tensor, Tensor]], Bool[Tensor, "B S"]]  # keys and values of each layer [B,H,S,d], and mask
+# keys and values of each layer [B,H,S,d], and mask (None: all can be seen)
+Look = tuple[Sequence[tuple[Tensor, Tensor]], Bool[Tensor, "B S"] | None]
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Stack:
     activation: str
     epsilon: float  # of the layer norms
     positions: Callable[[int, int], Tensor] | None = None  # the first, how many → [T,D], for positional attention
-    glances: dict[int, list[Tensor]] = field(default_factory=dict)  # what so many positions look at, by `glance`
+    kept: dict[int, tuple[Tensor, list[Tensor]]] = field(default_factory=dict)  # what so many positions need, by `keep`
 
     @classmethod
     def of(
@@ -87,16 +90,30 @@ class Stack:
         """Whether somebody wants to see where the layers look: a sweep shows it to nobody."""
         return any(each.tap is not None for each in self.attentions)
 
-    def glance(self, length: int) -> list[Tensor]:
-        """The weights [H,T,T] of positional attentions in a single row, which are the same for all of its length."""
-        if length not in self.glances:
-            assert self.positions is not None
-            places, self.glances[length] = self.positions(0, length), []
-            for part, (product, *_) in zip(self.parts, self.weights, strict=True):
-                if part == "places":
-                    query, key = split(affine(product, places), 1, length, 2 * self.heads)[0].chunk(2)
-                    self.glances[length].append(torch.bmm(query, key.mT).softmax(-1))
-        return self.glances[length]
+    @cached_property
+    def single(self) -> Single:
+        """All parts for a single short row."""
+        return trace_row(self.parts, self.weights, self.heads, self.pre, self.activation, self.epsilon)
+
+    @cached_property
+    def short(self) -> int:
+        """Positions below which a single row is done best by the operations alone: no product is one for oneDNN."""
+        widest = max((each for part in self.weights for each in part[:-1]), key=lambda product: product[0].numel())
+        plain = -(-LARGE // widest[0].numel()) if widest[1].is_mkldnn else KEPT + 1
+        return min(plain, KEPT + 1, math.isqrt((MANY - 1) // self.heads) + 1)
+
+    def keep(self, length: int) -> tuple[Tensor, list[Tensor]]:
+        """For a single row of this length: what hides each position from itself, and where positions look [H,T,T]."""
+        if length not in self.kept:
+            glances = []
+            if self.positions is not None:
+                places = self.positions(0, length)
+                for part, (product, *_) in zip(self.parts, self.weights, strict=True):
+                    if part == "places":
+                        query, key = split(affine(product, places), 1, length, 2 * self.heads)[0].chunk(2)
+                        glances.append(torch.bmm(query, key.mT).softmax(-1))
+            self.kept[length] = apart(length, self.weights[0][0][0]).expand(self.heads, -1, -1), glances
+        return self.kept[length]
 
     def forward(
         self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None, memory: Look | None = None
@@ -110,19 +127,28 @@ class Stack:
         if more := up(length) - length if rows * heads * length**2 >= MANY else 0:
             mask = x.new_ones(rows, length, dtype=torch.bool) if mask is None else mask
             x, mask = F.pad(x, (0, 0, 0, more)), F.pad(mask, (0, more))
-        bias = bias_of(mask, heads)
+        bias, hidden = bias_of(mask, heads), bias_of(seen, heads)
+        if rows == 1 and bias is None and hidden is None and 1 < length < self.short:
+            others, glances = self.keep(length)
+            keys, values = ([each[0] for each in both] for both in (zip(*pairs, strict=True) if pairs else ((), ())))
+            with enough_threads(length * self.size):
+                return self.single(x[0], others, glances, keys, values)[None]
         real = None if mask is None or bias is None else real_places(mask)
         alone = mask.sum(1) == 1 if mask is not None else x.new_ones(rows, dtype=torch.bool) if length == 1 else None
+        others = None
+        if "others" in self.parts:
+            others = apart(x.size(1), x).expand(rows * heads, -1, -1)
+            others = others if bias is None else others + bias
         places, glances = x, list[Tensor]()
         if self.positions is not None and rows == 1 and bias is None and length <= KEPT:
-            glances = self.glance(length)
+            glances = self.keep(length)[1]
         elif self.positions is not None:
             places = self.positions(0, x.size(1))
         with enough_threads(rows * x.size(1) * self.size):
             y = scripted(all_parts)(
                 pack(x.flatten(0, 1), real), rows, x.size(1), real, self.parts, self.weights, bias,
-                alone, places, glances, [keys for keys, _ in pairs],
-                [values for _, values in pairs], bias_of(seen, heads), heads, self.pre, self.activation, self.epsilon,
+                others, alone, places, glances, [keys for keys, _ in pairs],
+                [values for _, values in pairs], hidden, heads, self.pre, self.activation, self.epsilon,
                 NARROW if torch.get_num_threads() == 1 else 0,
             )  # fmt: skip
         return spread(y, real, rows * x.size(1)).view(x.shape)[:, :length]
@@ -143,12 +169,12 @@ class Projection:
         return cls(each_way(*joined), attentions[0].heads)
 
     def project(self, memory: Float[Tensor, "B S M"], mask: Bool[Tensor, "B S"]) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Keys and values [B,H,S,d] of each attention, stored as the steps of a search read them."""
-        real = real_places(mask)
+        """Keys and values [B,H,S,d] of each attention."""
+        real = real_places(mask) if len(mask) > 1 else None
         both = spread(affine(self.product, pack(memory.flatten(0, 1), real)), real, mask.numel())
         both = both.view(*mask.shape, -1, 2, self.heads, memory.size(2) // self.heads)  # [B,S,Y,2,H,d]
-        keys, values = both.permute(3, 2, 0, 4, 5, 1)
-        return tuple(zip(keys.contiguous().mT, values.mT.contiguous(), strict=True))
+        keys, values = both.permute(3, 2, 0, 4, 1, 5).unbind(0)
+        return tuple(zip(keys.unbind(0), values.unbind(0), strict=True))
 
 
 def kind_of(part: nn.Module) -> str | None:
@@ -204,6 +230,11 @@ def bias_of(mask: Bool[Tensor, "B S"] | None, heads: int) -> Float[Tensor, "BH 1
     return bias.repeat_interleave(heads, 0)[:, None]
 
 
+def apart(length: int, like: Tensor) -> Float[Tensor, "1 T T"]:
+    """What is added to scores so that no position looks at itself."""
+    return torch.diag(like.new_full((length,), float("-inf")))[None]
+
+
 def real_places(mask: Bool[Tensor, "N T"]) -> Int[Tensor, " R"] | None:
     """Where something stands among all places of all rows; None where leaving the others out does not pay."""
     real = mask.flatten().nonzero()[:, 0]
@@ -221,6 +252,7 @@ def all_parts(
     parts: list[str],
     weights: list[list[list[Tensor]]],
     bias: Tensor | None,  # [N·H,1,T]
+    others: Tensor | None,  # the same, and what hides each position from itself, [N·H,T,T]
     alone: Tensor | None,  # [N] where a row has but one position
     places: Tensor,  # [T,D]
     glances: list[Tensor],  # [H,T,T], or none
@@ -235,7 +267,6 @@ def all_parts(
 ) -> Tensor:
     """All positions through all parts."""
     looks, glanced = 0, 0
-    others: Tensor | None = None
     for number, part in enumerate(parts):
         own = weights[number]
         weight, shift = own[-1]
@@ -262,10 +293,6 @@ def all_parts(
             all_three = spread(affine(own[0], y), real, rows * length)
             query, key, value = split(all_three, rows, length, 3 * heads).chunk(3, 1)
             if part == "others":
-                if others is None:
-                    itself = torch.eye(length, dtype=torch.bool, device=x.device)
-                    apart = torch.zeros(1, length, length, device=x.device).masked_fill(itself, float("-inf"))
-                    others = apart.expand(rows * heads, -1, -1) if bias is None else apart + bias
                 y = mix(query, key, value, others, 0)  # with such a mask torch's kernel is slower
                 if alone is not None:  # it has no others to look at
                     y = y.view(rows, length, -1).masked_fill(alone[:, None, None], 0.0).view(y.shape)

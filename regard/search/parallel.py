@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from regard.config import Search, length_penalty
-from regard.data.batch import BOS, EOS, PAD, Hypothesis, Pass, Writing
-from regard.search.best import NATS, log_total, most_probable
-from regard.search.filters import NEVER, Request, check_number
+from regard.data.batch import PAD, UNK, Hypothesis, Pass, Writing
+from regard.search.best import NATS, most_probable
+from regard.search.filters import Request, check_number
 from regard.search.sample import generator
 
 ROWS = 256  # places whose logits are made at a time
@@ -105,24 +105,26 @@ def make_writing(filler: Filler, canvas: Any, steps: list[Step], row: int) -> Wr
 
 def choose(filler: Filler, canvas: Any) -> tuple[Tensor, Tensor]:
     """The most probable token of every place, and its log-probability; nothing where there is no place."""
-    hidden, mask = filler.fill(canvas), canvas.mask
-    alone = len(hidden) == 1  # such a row has all its places
-    found = [choose_words(filler, part) for part in (hidden[0] if alone else hidden[mask]).split(ROWS)]
-    words, prices = (torch.cat(each) for each in zip(*found, strict=True))
-    if alone:
+    hidden = filler.fill(canvas)
+    if len(hidden) == 1:  # such a row has all its places
+        words, prices = choose_words(filler, hidden[0])
         return words[None], prices[None]
+    mask = canvas.mask
+    words, prices = choose_words(filler, hidden[mask])
     tokens = words.new_full(mask.shape, PAD).masked_scatter_(mask, words)
     return tokens, prices.new_zeros(mask.shape).masked_scatter_(mask, prices)
 
 
 def choose_words(filler: Filler, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of single places [P,D]."""
-    prices = filler.output(hidden).float()
-    taken = log_total(prices)
-    for token in {PAD, BOS, EOS} - {filler.blank}:
-        prices[:, token] = NEVER
-    words = most_probable(prices)
-    return words, (prices.gather(1, words[:, None])[:, 0] - taken) * NATS
+    """The same of single places [P,D], some of them at a time."""
+    if len(hidden) > ROWS:
+        words, prices = zip(*(choose_words(filler, part) for part in hidden.split(ROWS)), strict=True)
+        return torch.cat(words), torch.cat(prices)
+    logits = filler.output(hidden).float()
+    first = UNK if filler.blank is None else 0  # a model with one has logits that rule out PAD, BOS and EOS
+    words = most_probable(logits[:, first:]) + first
+    share = logits.sub_(logits.gather(1, words[:, None])).exp2_().sum(1)  # of all tokens, a best word being 1
+    return words, share.log2_().mul_(-NATS)
 
 
 def refine(filler: Filler, canvas: Any, tokens: Tensor, prices: Tensor, hidden: Tensor) -> Step:

@@ -35,7 +35,7 @@ def way(request, monkeypatch):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-@pytest.mark.parametrize("lengths", [[7, 2, 1], [7, 7, 7], [8, 8, 7], [420, 420, 3]])
+@pytest.mark.parametrize("lengths", [[7, 2, 1], [7, 7, 7], [8, 8, 7], [420, 420, 3], [9]])
 @pytest.mark.usefixtures("way")
 @torch.no_grad()
 def test_an_encoder(norm, activation, lengths):
@@ -49,6 +49,23 @@ def test_an_encoder(norm, activation, lengths):
     stack = Stack.of(layers, ENCODER)
     assert stack is not None
     torch.testing.assert_close(stack.forward(x, mask)[mask], wanted[mask], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@torch.no_grad()
+def test_a_single_short_row_is_traced_once_for_all_lengths(wide, monkeypatch):
+    monkeypatch.setattr(sweep, "LARGE", 20 * 3 * WIDTH * WIDTH)  # with weights that are packed: from 20 positions on
+    monkeypatch.setattr(product, "has_wider_units", lambda: wide)
+    layers = shaken(EncoderLayer(options()) for _ in range(2))
+    stack = Stack.of(layers, ENCODER)
+    assert stack is not None
+    for length in (5, 12, 1, 2, 19, 30):
+        x = torch.randn(1, length, WIDTH)
+        wanted = x
+        for layer in layers:
+            wanted = layer(wanted, torch.ones(1, length, dtype=torch.bool))
+        torch.testing.assert_close(stack.forward(x, None), wanted, atol=1e-5, rtol=1e-5)
+    assert stack.short == (20 if wide else 46)
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no oneDNN")
@@ -93,7 +110,8 @@ def test_a_decoder_of_all_places(norm, itself, positional, lengths, threads):
             torch.testing.assert_close(found[mask], wanted[mask], atol=1e-5, rtol=1e-5)
     finally:
         torch.set_num_threads(before)
-    assert set(stack.glances) == {length for length in lengths if positional and len(lengths) == 1 and length <= KEPT}
+    (length, *others) = lengths
+    assert set(stack.kept) == ({length} if not others and length <= KEPT and (positional or length > 1) else set())
 
 
 @pytest.mark.parametrize(
