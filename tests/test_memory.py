@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 from regard import memory
 from regard.memory import give_back, resident
 
+PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 
 
@@ -46,3 +48,22 @@ def test_what_is_freed_stays_with_the_process():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 2000, "20 blocks of 1024 pages"
+
+
+@pytest.mark.skipif(
+    not Path(PAGES).exists() or "[never]" in Path(PAGES).read_text(encoding="ascii"), reason="no huge pages here"
+)
+def test_what_is_asked_for_lies_on_huge_pages():
+    """Of a block from the heap, and only what is used: in a process of its own, as above."""
+    script = (
+        "import torch\n"
+        "from regard.memory import resident, use_huge_pages\n"
+        "torch.ones(1); before = resident()\n"
+        "assert use_huge_pages() and use_huge_pages()\n"
+        "assert resident() - before < 2**24\n"
+        "block = torch.ones(2**22)\n"
+        "facts = open('/proc/self/smaps_rollup').read().split()\n"
+        "print(facts[facts.index('AnonHugePages:') + 1])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 2**12, "kB, of 2^14"

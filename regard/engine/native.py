@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from regard.config import Search, longest_output
 from regard.data.batch import Batch, Hypothesis, Writing, make_batch
 from regard.errors import ConfigError, ModelError
-from regard.memory import keep_memory
+from regard.memory import use_huge_pages
 from regard.models.base import Autoregressive, Model, build_model, select_rows, shift_right
 from regard.models.parallel import Parallel, Refining
 from regard.nn.attention import padding_mask
@@ -223,7 +223,7 @@ def load_engine(directories: Sequence[Path], configs: Sequence[dict[str, Any]], 
 
 def make_engine(models: Sequence[Model]) -> NativeEngine:
     """An engine of models that are not trained any more: weights lie so that products with few rows are fast."""
-    keep_memory()
+    use_huge_pages()
     for linear in (each for model in models for each in model.modules() if isinstance(each, nn.Linear)):
         linear.weight.data = linear.weight.data.t().contiguous().t()  # with 16 rows up to five times as fast
     return NativeEngine(models)
