@@ -18,7 +18,7 @@ def origin(command: str, seed: int, seconds: float, data_sha256: str | None) -> 
     import torch
 
     return {
-        "command": command,
+        "command": portable(command),
         "commit": commit(),
         "seed": seed,
         "seconds": round(seconds, 2),
@@ -30,6 +30,12 @@ def origin(command: str, seed: int, seconds: float, data_sha256: str | None) -> 
         "python": platform.python_version(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+
+
+def portable(command: str) -> str:
+    """A command as it can be given elsewhere: the folder of the data sets by the name of its variable."""
+    folder = os.environ.get("REGARD_DATA", "").rstrip("/")
+    return command.replace(f"{folder}/", "$REGARD_DATA/") if folder else command
 
 
 def commit() -> str | None:

@@ -24,3 +24,14 @@ def test_a_system_that_tells_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(origin, "CPU_FACTS", tmp_path / "gone")
     monkeypatch.setattr(origin.platform, "processor", lambda: "")
     assert origin.processor() == "unknown processor"
+
+
+@pytest.mark.parametrize("folder", ["/some/data", "/some/data/"])
+def test_a_command_names_the_variable_instead_of_the_folder_of_the_data(folder, monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", folder)
+    given = "regard evaluate runs/x /some/data/multi30k/test.en.gz other/some.de"
+    wanted = "regard evaluate runs/x $REGARD_DATA/multi30k/test.en.gz other/some.de"
+    assert origin.portable(given) == wanted
+    assert origin.origin(given, 1, 0.0, None)["command"] == wanted
+    monkeypatch.delenv("REGARD_DATA")
+    assert origin.portable(given) == given
