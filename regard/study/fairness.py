@@ -223,8 +223,12 @@ def _search(facts: Facts) -> str:
 
 
 def _training_pairs(facts: Facts) -> str | None:
-    found = (facts.config.get("training") or {}).get("data_sha256")
-    return found and found[:8]
+    training = facts.config.get("training") or {}
+    found, taught = training.get("data_sha256"), training.get("distilled")
+    if not found or not isinstance(taught, dict):
+        return found and found[:8]
+    mixed = " and as they are" if taught.get("mix") else ""
+    return f"{found[:8]} in a teacher's words ({str(taught.get('sha256'))[:8]}){mixed}"
 
 
 def _validation_pairs(facts: Facts) -> str | None:

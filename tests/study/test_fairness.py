@@ -35,6 +35,21 @@ def test_the_rows_of_one_recipe_differ_where_they_differ(shop, tmp_path):
     assert same["search"].values["transformer"].startswith("beam 2, length penalty 1")
 
 
+def test_a_teachers_words_are_other_pairs(shop, tmp_path):
+    (row,) = find_rows([str(shop / "rnn")], tmp_path, [])
+    plain = read_facts(row, {})
+
+    def pairs(**distilled) -> str | None:
+        training = {**plain.config["training"], "distilled": distilled}
+        facts = replace(plain, config={**plain.config, "training": training}) if distilled else plain
+        (check,) = (check for check in check_fairness([facts]) if check.what == "training pairs")
+        return check.values["rnn"]
+
+    own = pairs()
+    assert pairs(sha256="123456789", mix=False) == f"{own} in a teacher's words (12345678)"
+    assert pairs(sha256="123456789", mix=True) == f"{own} in a teacher's words (12345678) and as they are"
+
+
 def test_a_model_alone_leaves_much_unknown(shop, tmp_path):
     import shutil
 
