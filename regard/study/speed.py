@@ -71,7 +71,7 @@ def measure_speed(
         if len(kept["rounds"][row.name]) <= number:
             say(f"speed of {row.name}, round {number + 1} of {rounds}")
             predictor = row.load(where.device, where.threads)
-            kept["rounds"][row.name].append(measure_round(predictor, where, searches[row.name]))
+            kept["rounds"][row.name].append(measure_round(predictor, where, searches[row.name], bool(row.rescore)))
             write_json(path, kept)
     for row in rows if rounds else ():
         if row.name not in kept["memory"]:
@@ -109,8 +109,8 @@ def large(search: Search) -> Search:
     return search.model_copy(update={"batch_tokens": max(LARGE, search.batch_tokens)})
 
 
-def measure_round(predictor: Predictor, where: Circumstances, search: Search) -> dict[str, float]:
-    """One round of one row."""
+def measure_round(predictor: Predictor, where: Circumstances, search: Search, judged: bool) -> dict[str, float]:
+    """One round of one row; where another model chooses among several outputs, there is no greedy search."""
     greedy = search.model_copy(update={"method": "greedy", "nbest": 1})
     few, many = spread(where.texts, where.sentences), spread(where.texts, LINES)
     predictor.search = large(search)
@@ -118,9 +118,13 @@ def measure_round(predictor: Predictor, where: Circumstances, search: Search) ->
     start = time.perf_counter()
     found = [output for batch in batches(many, where.batch) for output in predictor.nbest(batch)]
     seconds = time.perf_counter() - start
+    own = latency(predictor, few, search)
+    shortest = (
+        {} if judged else {"greedy_latency_seconds": own if search == greedy else latency(predictor, few, greedy)}
+    )
     return {
-        "greedy_latency_seconds": latency(predictor, few, greedy),
-        "latency_seconds": latency(predictor, few, search),
+        **shortest,
+        "latency_seconds": own,
         "sentences_per_second": len(many) / seconds,
         "tokens_per_second": sum(len(outputs[0].ids) for outputs in found) / seconds,
     }

@@ -115,7 +115,7 @@ def _reached(row: Figures) -> str:
 
 
 def _median(row: Figures, name: str, scale: float = 1) -> str:
-    if not row["speed"]:
+    if not row["speed"] or name not in row["speed"]:
         return NOTHING
     value = scale * row["speed"][name]["median"]
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

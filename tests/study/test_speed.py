@@ -35,10 +35,20 @@ def test_texts_of_like_length_are_decoded_together():
 def test_a_round_of_a_real_model(shop, batch):
     predictor = load(shop / "rnn")
     where = Circumstances(["a b", "b c d", "e"], "0", "cpu", 1, "m", "2", sentences=3, batch=batch)
-    figures = measure_round(predictor, where, predictor.search)
+    figures = measure_round(predictor, where, predictor.search, judged=False)
     assert set(figures) == {"greedy_latency_seconds", "latency_seconds", "sentences_per_second", "tokens_per_second"}
     assert all(value > 0 for value in figures.values())
     assert large(predictor.search).batch_tokens == speed.LARGE
+    greedy = predictor.search.model_copy(update={"method": "greedy"})
+    figures = measure_round(predictor, where, greedy, judged=False)
+    assert figures["greedy_latency_seconds"] == figures["latency_seconds"], "measured once"
+
+
+def test_a_round_of_a_model_whose_outputs_another_chooses(shop):
+    predictor = load(shop / "rnn", rescore=shop / "rnn")
+    where = Circumstances(["a b", "b c d", "e"], "0", "cpu", 1, "m", "2", sentences=3)
+    figures = measure_round(predictor, where, predictor.search.model_copy(update={"beam": 2}), judged=True)
+    assert set(figures) == {"latency_seconds", "sentences_per_second", "tokens_per_second"}
 
 
 @pytest.fixture
@@ -48,7 +58,7 @@ def measured(shop, tmp_path, monkeypatch):
     searches = {row.name: row_search(row, {}) for row in rows}
     calls: list[str] = []
 
-    def round_of(predictor, texts, search):
+    def round_of(predictor, texts, search, judged):
         calls.append(predictor.about["name"])
         if len(calls) == calls_before_stop[0]:
             raise KeyboardInterrupt

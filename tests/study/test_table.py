@@ -33,6 +33,14 @@ def test_every_column_of_every_row(comparison):
     assert set(list(cells[2].values())[1:]) == {"–"}
 
 
+def test_a_figure_a_row_does_not_have_is_a_dash(comparison):
+    second = comparison["rows"][1]
+    second["speed"] = {name: value for name, value in second["speed"].items() if name != "greedy_latency_seconds"}
+    table = main_table(comparison)
+    greedy = table.heads.index("latency, greedy, ms")
+    assert [row[greedy] for row in table.rows] == ["12.3", "–", "–"]
+
+
 def test_what_is_not_known_is_a_dash(comparison):
     row = comparison["rows"][0]
     row["training"], row["reached"], row["speed"] = {}, None, None
