@@ -48,7 +48,7 @@ def keep_memory() -> bool:
 def use_huge_pages() -> bool:
     """Keep memory, and let what is asked for from now on lie on huge pages; whether the system was asked for them.
 
-    A search reads all weights and all it remembers at every step; finding small pages costs a twenty-fifth of its time.
+    A search reads all weights and all it remembers at every step, and small pages have to be found one by one.
     Nothing is taken that is not used.
     """
     take, free, end, advise = (_library(name) for name in ("malloc", "free", "sbrk", "madvise"))

@@ -59,24 +59,25 @@ def one_row(
     to_places, to_memory = iter(glances), iter(zip(keys, values, strict=True))
     for part, own in zip(parts, weights, strict=True):
         *products, (scale, shift) = own
-
-        def affine(number: int, y: Tensor, products: list[list[Tensor]] = products) -> Tensor:
-            weight, _, bias = products[number]
-            return torch.addmm(bias, y, weight)
-
         y = norm(x, scale, shift, epsilon) if pre else x
         if part == "forward":
-            y = activate(affine(0, y), activation)
+            y = activate(affine(products[0], y), activation)
         elif part == "places":
-            y = joined(torch.bmm(next(to_places), split(affine(1, y), heads)))
+            y = joined(torch.bmm(next(to_places), split(affine(products[1], y), heads)))
         elif part == "memory":
-            y = look(split(affine(0, y), heads), *next(to_memory))
+            y = look(split(affine(products[0], y), heads), *next(to_memory))
         else:
-            query, key, value = split(affine(0, y), 3 * heads).chunk(3)
+            query, key, value = split(affine(products[0], y), 3 * heads).chunk(3)
             y = look(query, key, value, others if part == "others" else None)
-        y = affine(-1, y).add_(x)
+        y = affine(products[-1], y).add_(x)
         x = y if pre else norm(y, scale, shift, epsilon)
     return x
+
+
+def affine(product: list[Tensor], x: Tensor) -> Tensor:
+    """Rows of x [T,K] times a weight [K,V], with the bias → [T,V]; few rows do not need the packed form."""
+    weight, _, bias = product
+    return torch.addmm(bias, x, weight)
 
 
 def look(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None = None) -> Tensor:

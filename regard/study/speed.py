@@ -118,16 +118,15 @@ def measure_round(predictor: Predictor, where: Circumstances, search: Search, ju
     start = time.perf_counter()
     found = [output for batch in batches(many, where.batch) for output in predictor.nbest(batch)]
     seconds = time.perf_counter() - start
-    own = latency(predictor, few, search)
-    shortest = (
-        {} if judged else {"greedy_latency_seconds": own if search == greedy else latency(predictor, few, greedy)}
-    )
-    return {
-        **shortest,
-        "latency_seconds": own,
+    figures = {
+        "latency_seconds": latency(predictor, few, search),
         "sentences_per_second": len(many) / seconds,
         "tokens_per_second": sum(len(outputs[0].ids) for outputs in found) / seconds,
     }
+    if not judged:
+        same = search == greedy
+        figures["greedy_latency_seconds"] = figures["latency_seconds"] if same else latency(predictor, few, greedy)
+    return figures
 
 
 def batches(texts: Sequence[str], size: int) -> list[Sequence[str]]:
